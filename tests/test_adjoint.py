@@ -234,13 +234,14 @@ def test_only_what_is_asked_for_is_worked_out() -> None:
     assert "delta" not in text_of(found.program)
 
 
-def test_the_row_maximum_itself_is_refused() -> None:
-    """Its adjoint does not vanish, and which score it was cannot be told from rounded ones."""
+def test_the_row_maximum_itself_has_a_gradient_where_it_is_asked_for() -> None:
+    """Its adjoint does not vanish, and which score it was is handed over."""
     text = text_of(spec("attention_naive")).replace("return O", "return O, m")
     listing = parse(Source("m", text))
     assert backward(listing).of == ("O",)
-    with pytest.raises(NotDifferentiated, match="cannot be told"):
-        backward(listing, of=("m",))
+    found = backward(listing, of=("m",))
+    assert [saved.name for saved in found.saved] == ["m_at"]
+    assert found.notes == ("The adjoint of m goes to the first that attains it.",)
 
 
 def test_states_that_have_no_room_and_what_is_in_place_are_refused() -> None:

@@ -158,7 +158,7 @@ def _of_places(
         found,
         listing=program,
         forward=kept.forward(seen),
-        saved=(Saved(kept.place, False), *found.saved),
+        saved=(*(Saved(name, False) for name in kept.names), *found.saved),
         notes=(*found.notes, kept.note),
     )
     return _seen(found, (Step(kept.text, (kept.certificate,)), *found.steps))

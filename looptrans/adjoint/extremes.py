@@ -20,7 +20,8 @@ from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.recurrences import again
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.condition import ALWAYS, Condition, Data, Relation
+from looptrans.ir.condition import ALWAYS, Comparison, Condition, Data, Relation, conjunction
+from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
@@ -39,6 +40,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, nodes, placed
+from looptrans.transforms.accesses import listed
 from looptrans.transforms.naming import fresh_name
 
 
@@ -48,20 +50,26 @@ class PlacesKept:
 
     Attributes:
         listing: The listing.
-        program: It, with the place as an argument.
+        program: It, with the places as arguments.
         cell: The extremum.
-        place: The array of places, one for each iteration around the loop; -1 where there is none.
-        whole: For each node of the listing that is another one in the program, how to tell that
-            one, and what stands for it in a forward pass that hands the place over.
-        made: The array of places as the forward pass makes it.
+        places: For each loop that it is worked out over, the array of the iterations that attain
+            it, one for each iteration of the loops around; -1 where there is none.
+        instead: The nodes of the program that others of the listing stand for, and what stands for
+            each in a forward pass that hands the places over.
+        is_last: Whether the last of several that attain it is told, as the listing tells it.
     """
 
     listing: Program
     program: Program
     cell: str
-    place: str
-    whole: tuple[tuple[Node, tuple[Node, ...]], ...]
-    made: tuple[Declaration, Array]
+    places: tuple[Array, ...]
+    instead: tuple[tuple[Node, tuple[Node, ...]], ...]
+    is_last: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the places are called."""
+        return tuple(place.name for place in self.places)
 
     @property
     def text(self) -> str:
@@ -71,17 +79,18 @@ class PlacesKept:
     @property
     def note(self) -> str:
         """What should be known."""
-        return f"The adjoint of {self.cell} goes to the first that attains it."
+        which = "last" if self.is_last else "first"
+        return f"The adjoint of {self.cell} goes to the {which} that attains it."
 
     @property
     def certificate(self) -> Certificate:
         """What shows that the two mean the same."""
-        law = f"{self.cell} is what is offered at {self.place}, where anything is"
-        reason = "the place is set where the extremum moves, and nothing else sets either"
+        law = f"{self.cell} is what is offered at {listed(self.names)}, where anything is"
+        reason = "that is set where the extremum moves, and nothing else sets either"
         return Certificate("storage", law, "legal", reason)
 
     def forward(self, program: Program) -> Program:
-        """Return the listing that hands the place over, and what another one like `program` does.
+        """Return the listing that hands the places over, and what another one like `program` does.
 
         Args:
             program: The program, perhaps with more statements and outputs.
@@ -93,25 +102,26 @@ class PlacesKept:
 
         def change(node: Node) -> tuple[Node, ...]:
             nonlocal found
-            for after, before in self.whole:
+            for after, before in self.instead:
                 if _is_same(node, after):
                     found += 1
                     return before
             return (node,)
 
         body = rewritten(program.body, change)
-        if found != len(self.whole):
+        if found != len(self.instead):
             raise NotDifferentiated(f"what {self.cell} is the largest or smallest of is kept")
-        declaration, array = self.made
+        shapes = [tuple(e for e in place.shape if e is not None) for place in self.places]
+        made = [Create("full", shape, Const(-1), "int") for shape in shapes]
+        own = [replace(place, role="local", annotation=None) for place in self.places]
         more = tuple(o for o in program.outputs if o not in self.listing.outputs)
-        arrays = tuple(each for each in program.arrays if each.name != self.place)
         return again(
             replace(
                 program,
-                body=(declaration, *body),
+                body=(*map(Declaration, self.names, made), *body),
                 arguments=self.listing.arguments,
-                arrays=(*arrays, array),
-                outputs=(*self.listing.outputs, self.place, *more),
+                arrays=(*(a for a in program.arrays if a.name not in self.names), *own),
+                outputs=(*self.listing.outputs, *self.names, *more),
             )
         )
 
@@ -124,79 +134,75 @@ def with_places_kept(program: Program, label: str) -> PlacesKept | None:
         label: The statement `m = max(m, V)` that works the extremum out.
 
     Returns:
-        Both listings; None where the statement is another one, or its loop is none of a known
-        form: rows of fixed lengths around a loop that `m` is set to a number before.
+        Both listings; None where the statement is another one, or its loops are none of a known
+        form: rows of fixed lengths around loops that `m` is set to a number before.
     """
     for site in placed(program):
-        if site.label == label and isinstance(site.node, Assign) and site.loops:
+        if site.label == label and isinstance(site.node, Assign):
             return _kept(program, site, site.node)
     return None
 
 
 def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
     (cell, *others), (value, *more) = node.targets, node.values
-    found = None if others or more else accumulation(cell, value)
-    if found is None or found[0] == "sum" or found[2] != ALWAYS:
+    update = None if others or more else accumulation(cell, value)
+    begun = _set_before(program, cell, site)
+    if update is None or update[0] == "sum" or update[2] != ALWAYS or begun is None:
         return None
-    function, offered, _ = found
-    loop, rows = site.loops[-1], site.loops[:-1]
-    first = _set_before(program, cell, site.loop_positions[-1])
-    extents = [_extent(row.range) for row in rows]
-    if first is None or loop.range.step != 1 or None in extents:
+    first, old, depth = begun
+    rows, loops = site.loops[:depth], site.loops[depth:]
+    shape = tuple(e for row in rows if (e := _extent(row.range)) is not None)
+    picks = _picks(node, loops[0], cell, *update[:2])
+    known = (first, node) if isinstance(first, Assign) else (node,)
+    alone = _is_set_by(program, cell, known)
+    if picks is None or not alone or len(shape) < len(rows):
         return None
-    name = fresh_name(program, f"{cell.array}_at")
+    if any(loop.range.step != 1 for loop in loops):
+        return None
     here = tuple(Var(row.variable) for row in rows)
-    place = Access(name, here)
-    attained = Relation("==", Var(loop.variable), Opaque(name, here))
-    is_max = function == "max"
-    moves = Compare(">" if is_max else "<", offered, Read(cell))
-    picks = _picks(node, loop, cell, (moves, Compare("<" if is_max else ">", Read(cell), offered)))
-    if picks is None:
-        return None
-    pick = Select(Data(moves), IndexValue(Var(loop.variable)), Read(place))
-    label = node.label
-    before: tuple[Node, ...] = (Assign(label, (place,), (pick,)), node)
-    added = Assign(label, (cell,), (Binary("+", Read(cell), offered),))
-    none = Relation("<", Opaque(name, here), Int(0))
-    old: Value = first.values[0]
-    behind = None
-    whole: list[tuple[Node, tuple[Node, ...]]] = [(If(attained, (added,)), before)]
-    if not is_number(old, 0.0):
-        behind = Assign(label, (cell,), (Select(none, old, Read(cell)),))
-        whole += [(replace(first, values=(ZERO,)), (first,)), (behind, ())]
-    new: dict[int, Node] = {id(each): _picking(each, attained) for each in picks}
-    whole += [(new[id(each)], (each,)) for each in picks]
-    if not _is_set_by(program, cell, (first, node)):
-        return None
-    new[id(node)] = whole[0][0]
-    if behind is not None:
-        new[id(first)] = whole[1][0]
+    over = [f"_{loop.variable}" if len(loops) > 1 else "" for loop in loops]
+    names: list[str] = []
+    for suffix in over:
+        names.append(fresh_name(program, f"{cell.array}_at{suffix}", names))
+    offered, kept, moves = update[1], picks[0], Data(picks[1])
+    pairs = list(zip(names, loops, strict=True))
+    attained = conjunction(*(Relation("==", Var(p.variable), Opaque(n, here)) for n, p in pairs))
+    cells = [Access(name, here) for name in names]
+    taken = [
+        Assign(
+            node.label,
+            (place,),
+            (Select(moves, IndexValue(Var(loop.variable)), Read(place)),),
+        )
+        for place, loop in zip(cells, loops, strict=True)
+    ]
+    added = If(attained, (Assign(node.label, (cell,), (Binary("+", Read(cell), offered),)),))
+    none = Relation("<", Opaque(names[0], here), Int(0))
+    behind = Assign(node.label, (cell,), (Select(none, old, Read(cell)),))
+    new: dict[int, Node] = {id(node): added}
+    new |= {id(each): _picking(each, attained) for each in kept}
+    instead: list[tuple[Node, tuple[Node, ...]]] = [(added, (*taken, node))]
+    instead += [(new[id(each)], (each,)) for each in kept]
+    ends = not is_number(old, 0.0)
+    if ends:
+        new[id(first)] = _zeroed(first)
+        instead += [(new[id(first)], (first,)), (behind, ())]
 
     def change(each: Node) -> tuple[Node, ...]:
-        if isinstance(each, Loop) and each.variable == loop.variable and behind is not None:
-            return (each, behind) if whole[0][0] in nodes(each.body) else (each,)
+        if ends and isinstance(each, Loop) and each.variable == loops[0].variable:
+            return (each, behind) if added in nodes(each.body) else (each,)
         return (new.get(id(each), each),)
 
-    changed = rewritten(program.body, change)
-    shape = tuple(each for each in extents if each is not None)
     words = f'Int[Array, "{shape_text(shape)}"]'
-    given = Array(name, len(here), "int", "input", shape, annotation=words)
-    made = Create("full", shape, Const(-1), "int")
-    return PlacesKept(
+    given = tuple(Array(n, len(here), "int", "input", shape, annotation=words) for n in names)
+    changed = replace(
         program,
-        again(
-            replace(
-                program,
-                body=changed,
-                arguments=(*program.arguments, name),
-                arrays=(*program.arrays, given),
-            )
-        ),
-        cell.array,
-        name,
-        tuple(whole),
-        (Declaration(name, made), replace(given, role="local", annotation=None)),
+        body=rewritten(program.body, change),
+        arguments=(*program.arguments, *names),
+        arrays=(*program.arrays, *given),
     )
+    is_last = picks[1].op in (">=", "<=")
+    return PlacesKept(program, again(changed), cell.array, given, tuple(instead), is_last)
 
 
 def _is_set_by(program: Program, cell: Access, known: tuple[Assign, ...]) -> bool:
@@ -210,14 +216,21 @@ def _is_set_by(program: Program, cell: Access, known: tuple[Assign, ...]) -> boo
 
 
 def _picks(
-    node: Assign, loop: Loop, cell: Access, tests: tuple[Compare, ...]
-) -> tuple[Assign, ...] | None:
+    node: Assign, loop: Loop, cell: Access, function: str, offered: Value
+) -> tuple[tuple[Assign, ...], Compare] | None:
     """Return the statements in front of one in a loop that keep what goes with an extremum.
 
     Returns:
-        Them, `k = X if V > m else k`; None where the extremum is read in another way.
+        Them, `k = X if V > m else k`, and the test that they share; None where the extremum is read
+        in another way.
     """
+    above: tuple[Comparison, ...] = (">", ">=") if function == "max" else ("<", "<=")
+    turned: dict[str, Comparison] = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
+    old = Read(cell)
+    tests = {Compare(turned[op], old, offered): Compare(op, offered, old) for op in above}
+    tests |= {test: test for test in tests.values()}
     found: list[Assign] = []
+    tested: dict[Compare, None] = {}
     is_before = True
     for each in nodes(loop.body):
         if each is node:
@@ -228,13 +241,16 @@ def _picks(
         if all(relation.access.array != cell.array for relation in accesses(each)):
             continue
         match each:
-            case Assign(targets=(target,), values=(Select(Data(test), chosen, otherwise),)):
-                apart = cell.array not in arrays_in(chosen)
-                if is_before and otherwise == Read(target) and test in tests and apart:
+            case Assign(targets=(target,), values=(Select(Data(Compare() as test), new, kept),)):
+                apart = cell.array not in arrays_in(new)
+                if is_before and kept == Read(target) and test in tests and apart:
                     found.append(each)
+                    tested[tests[test]] = None
                     continue
         return None
-    return tuple(found)
+    if len(tested) > 1:
+        return None
+    return tuple(found), next(iter(tested), Compare(above[0], offered, old))
 
 
 def _picking(node: Assign, attained: Condition) -> Assign:
@@ -244,21 +260,50 @@ def _picking(node: Assign, attained: Condition) -> Assign:
     return replace(node, values=(replace(value, condition=attained),))
 
 
-def _set_before(program: Program, cell: Access, loop: tuple[int, ...]) -> Assign | None:
-    """Return the statement in front of a loop, in the same block, that sets a cell to a number."""
-    found = [
-        site.node
-        for site in placed(program)
-        if site.position[:-1] == loop[:-1]
-        and site.position < loop
-        and isinstance(site.node, Assign)
-        and site.node.targets == (cell,)
-    ]
-    match found:
-        case [Assign(values=(value,)) as only] if _is_number(value):
-            return only
-        case _:
-            return None
+def _set_before(
+    program: Program, cell: Access, site: Placed
+) -> tuple[Assign | Declaration, Value, int] | None:
+    """Return what sets a cell to a number in front of one of several loops, and how many it is in.
+
+    Args:
+        program: The program.
+        cell: The cell.
+        site: The statement that the loops are around.
+
+    Returns:
+        The statement, or the creation of an array whose cells are each of one row, and the number.
+    """
+    for depth, loop in enumerate(site.loop_positions):
+        found = [
+            site.node
+            for site in placed(program)
+            if site.position[:-1] == loop[:-1]
+            and site.position < loop
+            and isinstance(site.node, Assign)
+            and site.node.targets == (cell,)
+        ]
+        match found:
+            case [Assign(values=(value,)) as only] if _is_number(value):
+                return only, value, depth
+    depth = len(cell.subscripts)
+    rows = site.loops[:depth]
+    array = program.array(cell.array)
+    ends = tuple(row.range.stop for row in rows if row.range.start == Int(0))
+    whole = cell.subscripts == tuple(Var(row.variable) for row in rows) and ends == array.shape
+    for made in program.body if whole and depth < len(site.loops) else ():
+        if isinstance(made, Declaration) and made.array == cell.array:
+            filled = first_value(made.creation)
+            if filled is not None and _is_number(filled):
+                return made, filled, depth
+    return None
+
+
+def _zeroed(node: Assign | Declaration) -> Node:
+    """Return what sets a cell, or makes an array, with 0 for what it has been."""
+    if isinstance(node, Assign):
+        return replace(node, values=(ZERO,))
+    made = node.creation
+    return replace(node, creation=replace(made, function="zeros", fill=None))
 
 
 def _is_number(value: Value) -> bool:
@@ -268,9 +313,10 @@ def _is_number(value: Value) -> bool:
 
 
 def _extent(of: Range) -> Index | None:
-    """Return how many iterations a loop has that begins at 0 and goes to a size."""
+    """Return where a loop ends that begins at a number, if that is a size."""
     is_size = not variables(of.stop) and not opaque_terms(of.stop) and not lets(of.stop)
-    return of.stop if of.start == Int(0) and of.step == 1 and is_size else None
+    begins = isinstance(of.start, Int) and of.start.value >= 0
+    return of.stop if begins and of.step == 1 and is_size else None
 
 
 def _is_same(node: Node, other: Node) -> bool:
@@ -278,6 +324,8 @@ def _is_same(node: Node, other: Node) -> bool:
     match node, other:
         case Assign(), Assign():
             return node.targets == other.targets and node.values == other.values
+        case Declaration(), Declaration():
+            return (node.array, node.creation) == (other.array, other.creation)
         case If(), If():
             return (
                 node.condition == other.condition

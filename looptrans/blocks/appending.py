@@ -58,7 +58,7 @@ from looptrans.blocks.sites import Path
 from looptrans.blocks.units import in_units, is_taken_off_elements
 from looptrans.blocks.values import Values, split
 from looptrans.ir import value as source
-from looptrans.ir.condition import Data
+from looptrans.ir.condition import Data, Not
 from looptrans.ir.monoids import Monoid
 from looptrans.ir.program import Node
 from looptrans.ir.value import Compare, Const, Read, Select, Value
@@ -176,12 +176,18 @@ class Appending:
         assert pick is not None
         of = next(a for a, each in self.states.items() if each.state.name == pick.of)
         match value:
-            case Select(Data(Compare(_, left, right)), chosen, otherwise):
+            case Select(tested, chosen, otherwise):
                 pass
             case _:
                 raise self._one_by_one(array)
+        while isinstance(tested, Not):
+            tested = tested.part
         if of not in self.attained:
-            offered = [a for a, b in ((left, right), (right, left)) if self._state(b) == of]
+            offered: list[Value] = []
+            match tested:
+                case Data(Compare(_, left, right)):
+                    sides = (left, right), (right, left)
+                    offered = [one for one, other in sides if self._state(other) == of]
             if len(offered) != 1:
                 raise self._one_by_one(array)
             self._attain(of, offered[0])

@@ -237,7 +237,7 @@ def adjoint(program: Program, number: int, of: str, wrt: str) -> DerivationStep:
     closed = read(seen)[1]
     if number == found.before + len(closed) + 1:
         plain = closed[-1].after if closed else seen
-        shown = (once_defined(plain, flow_of(plain), shown[0].law),)
+        shown = (once_defined(plain, flow_of(plain), shown[0].law, found.of),)
     return DerivationStep(step.name, "adjoint", (number, of, wrt), program, program, shown)
 
 

@@ -10,15 +10,16 @@ as defined once. The flow comes from isl and knows nothing of definitions or adj
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.analysis import api
 from looptrans.ir.facts import Dependence, DependenceReport
-from looptrans.ir.program import Assign, Program
+from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import placed
+from looptrans.ir.walk import accesses, nodes, placed
 
 
 @lru_cache(maxsize=4)
@@ -41,17 +42,24 @@ def carrying(report: DependenceReport, arrays: Iterable[str]) -> dict[str, tuple
     }
 
 
-def once_defined(program: Program, report: DependenceReport, law: str) -> Certificate:
+def once_defined(
+    program: Program, report: DependenceReport, law: str, of: Collection[str] | None = None
+) -> Certificate:
     """Say whether every read gets a value of its own iteration, or a running or complete sum.
 
     Args:
         program: The program.
         report: Its flow.
         law: What the certificate is to say.
+        of: The outputs it is about: reads of what none of them hangs on are left out.
     """
     if report.unknown is not None:
         return Certificate("storage", law, "unknown", f"the flow is not known: {report.unknown}")
     updates = _updates(program)
+    leading = None if of is None else _leading_to(program, of)
+    if leading is not None:
+        kept = tuple(d for d in report.dependences if d.array in leading)
+        report = replace(report, dependences=kept)
     level = {id(d): _level(d) for d in report.dependences}
     same = sums = 0
     # The outermost loop over which a statement hands a running sum on, counted from outside.
@@ -84,6 +92,24 @@ def once_defined(program: Program, report: DependenceReport, law: str) -> Certif
     found = "; ".join(parts) or "nothing that is written is read"
     reason = f"the exact flow, {len(report.dependences)} pairs of a write and a read: {found}"
     return Certificate("storage", law, "legal", reason, report.assumptions)
+
+
+def _leading_to(program: Program, outputs: Collection[str]) -> set[str]:
+    """Return what some outputs hang on, themselves among it."""
+    found = set(outputs)
+    while True:
+        more: set[str] = set()
+        for place in placed(program):
+            touched = accesses(place.node)
+            if any(t.is_write and t.access.array in found for t in touched):
+                more |= {t.access.array for t in touched}
+        for node in nodes(program.body):
+            # A guard decides on all that is set under it.
+            if isinstance(node, If) and node.label is not None:
+                more |= {t.access.array for t in accesses(node)}
+        if more <= found:
+            return found
+        found |= more
 
 
 def _level(dependence: Dependence) -> int | None:

@@ -33,10 +33,13 @@ class NoBackward(Mistake):
     A backward pass is derived where every value that is read can be told from the listing alone, as
     a function of the arguments. So none is found for
 
-      a scan, whose state is read in between (P[i] = P[i - 1] + x[i]): it is no sum over the loop;
+      values handed from one iteration to the next, unless there is an order in which their
+        gradients can be handed back;
       an argument that is written in place: its first values are lost;
       an array that is overwritten while others still need what it held;
-      an arg-max: an output that hangs on which element is the largest;
+      the largest or smallest of values that are worked out, unless that is done in loops inside of
+        rows of fixed lengths (m = -inf, then m = max(m, V)): there the forward pass tells which it
+        was;
       an argument whose shape is not written, or a listing in which nothing is a real number.
 
     --of names the outputs that receive a gradient, so that the others need none, and

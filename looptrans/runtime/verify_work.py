@@ -70,10 +70,12 @@ def default_blocks(kernel: Kernel) -> dict[str, int]:
 def bounding(stop: Index, program: Program) -> Iterator[str]:
     """Yield the sizes that say how far a loop goes, those of what is read from memory too."""
     yield from parameters(stop)
+    # What a forward pass hands over has no declared range.
+    declared = {array.name: array.value_range for array in program.arrays}
     for term in opaque_terms(stop):
-        declared = program.array(term.array).value_range
-        if declared is not None:
-            yield from parameters(declared[1])
+        values = declared.get(term.array)
+        if values is not None:
+            yield from parameters(values[1])
 
 
 class _Extents:

@@ -1,0 +1,274 @@
+"""Maxima and minima of what is worked out: which iteration attains them, and their gradients."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from looptrans.algebra.append import appends
+from looptrans.blocks.ops import ElementLoop, ops_in
+from looptrans.derivation.backward import derive_backward
+from looptrans.derivation.saved import recheck, saved
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.listing import emitted
+from looptrans.emit.parameters import launcher_parameters
+from looptrans.emit.refusal import Refused
+from looptrans.executor import execute
+from looptrans.reports.verify import verification_text
+from looptrans.runtime.device import prepare_device
+from looptrans.runtime.load import load_module
+from looptrans.runtime.verify import verify
+from looptrans.runtime.verify_backward import verify_backward
+from tests.analysis import program
+
+prepare_device()  # parts of torch import triton too, and then it would not interpret
+pytest.importorskip("triton")
+
+# What is offered has few different values, so that several iterations attain the extremum.
+PICK = """
+def pick(X: Float[Array, "M N"], Y: Float[Array, "N"], ok: Bool[Array, "M N"]):
+    top = zeros(M)
+    at = zeros(M, dtype=int)
+    of = zeros(M)
+    for i in range(0, M):
+        best = {first}
+        k = -1
+        v = 0.5
+        for j in range({start}, {stop}):
+            {body}
+        top[i] = best
+        at[i] = k
+        of[i] = v
+    return top, at, of
+"""
+BODIES = {
+    "guarded": ["if X[i, j] {op} best:", "    best = X[i, j]", "    k = j", "    v = Y[j]"],
+    "masked": ["if {old} and ok[i, j]:", "    k = N - 1 - j", "    v = Y[j]", "    best = X[i, j]"],
+    "chosen": [
+        "s = X[i, j] * 0.5",
+        "v = v if not s {op} best else Y[j] * s",
+        "k = 2 * j if s {op} best else k",
+        "best = {word}(best, s)",
+    ],
+    "hidden": [
+        "s = X[i, j] if ok[i, j] else {least}",
+        "new = {word}(s, best)",
+        "k = j if s {op} best else k",
+        "v = Y[j] if {old_of_s} else v",
+        "best = new",
+    ],
+}
+TURNED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
+
+
+def a_pick(body: str, op: str, first: str = "", start: str = "0", stop: str = "N") -> str:
+    word, least = ("max", "-inf") if op[0] == ">" else ("min", "inf")
+    lines = "\n            ".join(BODIES[body])
+    filled = lines.format(
+        op=op,
+        word=word,
+        least=least,
+        old=f"best {TURNED[op]} X[i, j]",
+        old_of_s=f"best {TURNED[op]} s",
+    )
+    return PICK.format(first=first or least, start=start, stop=stop, body=filled)
+
+
+def loaded(text: str, path: Path) -> ModuleType:
+    path.write_text(text, encoding="utf-8")
+    return load_module(path.stem, text, path)
+
+
+def tied(seed: int, rows: int, columns: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return {
+        "X": random.integers(-2, 3, (rows, columns)).astype(float),
+        "Y": random.integers(-9, 9, columns).astype(float),
+        "ok": random.random((rows, columns)) < 0.5,
+    }
+
+
+@pytest.mark.parametrize("body, op", list(product(BODIES, (">", ">=", "<", "<="))))
+def test_what_attains_an_extremum_is_kept_for_a_block_at_once(
+    body: str, op: str, tmp_path: Path
+) -> None:
+    for number, (first, start, stop) in enumerate(
+        [("", "0", "N"), ("0.0", "1", "N"), ("", "0", "min(i + 1, N)")]
+    ):
+        listing = program(a_pick(body, op, first, start, stop))
+        made = emitted(listing)
+        ops = [op for kernel in made.blocks.kernels for op in ops_in(kernel.body)]
+        assert not [op for op in ops if isinstance(op, ElementLoop)], made.text
+        module = loaded(made.text, tmp_path / f"pick_{body}_{ord(op[0])}_{len(op)}_{number}.py")
+        for rows, columns in ((3, 1), (5, 37), (40, 70)):
+            arrays = tied(number, rows, columns)
+            given = [torch.from_numpy(arrays[n]) for n in launcher_parameters(made.blocks).names]
+            given = [each if each.dtype == torch.bool else each.float() for each in given]
+            found = module.pick(*given)
+            wanted = execute(listing, inputs=arrays)
+            for name, got in zip(listing.outputs, found, strict=True):
+                np.testing.assert_array_equal(got.numpy(), wanted[name], f"{name} {rows} {columns}")
+
+
+def test_the_laws_of_a_pick_are_proved() -> None:
+    (found,) = [each for each in appends(program(a_pick("chosen", ">="))) if each.loop == "j"]
+    assert found.decision == "legal"
+    assert [law.name for law in found.laws] == ["one iteration", "one pick after another"]
+    assert all(law.answer == "proved" for law in found.laws)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "k = j if s > 2.0 * best else k",  # not when the extremum moves
+        "k = k + 1 if s > best else k",  # how often it has moved
+        "k = j if s != best else k",
+    ],
+)
+def test_what_goes_with_no_extremum_is_not_picked(statement: str) -> None:
+    text = a_pick("chosen", ">").replace("k = 2 * j if s > best else k", statement)
+    (found,) = [each for each in appends(program(text)) if each.loop == "j"]
+    assert found.decision == "unknown"
+    assert "changes under a condition on the state" in found.reason or "k" in found.reason
+    report = verify(program(text), [{"M": 5, "N": 40}], ["float32"])
+    assert report.passed, verification_text(report)
+
+
+NEAREST = """
+def nearest(X: Float[Array, "M E"], C: Float[Array, "N E"]):
+    near = zeros(M)
+    for i in range(0, M):
+        near[i] = min(sum((X[i, e] - C[j, e]) ** 2 for e in range(0, E)) for j in range(0, N))
+    return near
+"""
+QUANTIZED = """
+def quantized(X: Float[Array, "M E"], C: Float[Array, "N E"]):
+    loss = zeros(M)
+    code = zeros(M, dtype=int)
+    for i in range(0, M):
+        best = inf
+        k = -1
+        for j in range(0, N):
+            d = sum((X[i, e] - C[j, e]) ** 2 for e in range(0, E))
+            if d < best:
+                best = d
+                k = j
+        loss[i] = sqrt(best + 1.0)
+        code[i] = k
+    return loss, code
+"""
+LATE_INTERACTION = """
+def late_interaction(Q: Float[Array, "B M E"], K: Float[Array, "B N E"]):
+    score = zeros(B)
+    for b in range(0, B):
+        score[b] = sum(
+            max(sum(Q[b, i, e] * K[b, j, e] for e in range(0, E)) for j in range(0, N))
+            for i in range(0, M)
+        )
+    return score
+"""
+HARDEST = """
+def hardest(X: Float[Array, "M E"], y: Int[Array, "M"], margin: float):
+    loss = zeros(M)
+    for i in range(0, M):
+        far = 0.0
+        near = inf
+        for j in range(0, M):
+            d = sum((X[i, e] - X[j, e]) ** 2 for e in range(0, E))
+            if y[i] == y[j]:
+                far = max(far, d)
+            else:
+                near = min(near, d)
+        loss[i] = max(0.0, far - near + margin)
+    return loss
+"""
+WORST = """
+def worst(X: Float[Array, "M E"], W: Float[Array, "C E"], y: Int[Array, "M", "0:C"]):
+    S = zeros((M, C))
+    loss = zeros(M)
+    for i in range(0, M):
+        for c in range(0, C):
+            S[i, c] = sum(X[i, e] * W[c, e] for e in range(0, E))
+        top = -inf
+        for c in range(0, C):
+            if c != y[i]:
+                top = max(top, S[i, c] + 1.0)
+        loss[i] = max(0.0, top - S[i, y[i]])
+    return loss
+"""
+CAUSAL = """
+def causal(Q: Float[Array, "M E"], K: Float[Array, "M E"], t: float):
+    top = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, i + 1):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(0, E)) / t)
+        top[i] = tanh(m)
+    return top
+"""
+POOLED = """
+def pooled(X: Float[Array, "B H W"], a: Float[Array, "H W"]):
+    Y = zeros(B)
+    for b in range(0, B):
+        Y[b] = max(
+            X[b, h, w] * a[h, w] * 0.3 * X[b, h, w] for h in range(0, H) for w in range(0, W)
+        )
+    return Y
+"""
+ALL = (NEAREST, QUANTIZED, LATE_INTERACTION, HARDEST, WORST, CAUSAL, POOLED)
+SIZES = {"H": 3, "W": 19, "B": 2, "M": 19, "N": 37, "C": 21, "E": 5, "margin": 0.5, "t": 1.5}
+
+
+def sizes_of(text: str) -> dict[str, float]:
+    found = program(text)
+    return {p.name: SIZES[p.name] for p in found.parameters}
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_the_gradient_goes_to_the_first_that_attains_it(text: str) -> None:
+    listing = program(text)
+    report = verify_backward(listing, [sizes_of(text)], ["float32", "float16"])
+    assert report.runs and report.passed, verification_text(report)
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_its_derivation_is_proved_and_proved_again(text: str) -> None:
+    derivation = derive_backward(program(text))
+    assert derivation.decision == "legal", derivation.notes
+    assert not recheck(saved(derivation))
+
+
+def test_rows_without_elements_have_no_gradient(tmp_path: Path) -> None:
+    found = emitted_with_backward(program(QUANTIZED))
+    module = loaded(found.text, tmp_path / "quantized_of_none.py")
+    X = torch.randn(3, 4, requires_grad=True)
+    C = torch.randn(0, 4, requires_grad=True)
+    loss, code = module.quantized(X, C)
+    loss.sum().backward()
+    assert torch.equal(code, torch.full((3,), -1)) and torch.isinf(loss).all()
+    assert X.grad is not None and not X.grad.any()
+
+
+def test_late_interaction_is_products_of_matrices_in_one_kernel() -> None:
+    """A program has a batch of its own: over several there would be no matrix products."""
+    text = emitted(program(LATE_INTERACTION)).text
+    assert text.count("@triton.jit\ndef late_interaction") == 1
+    assert "tl.dot(Q_ie, tl.trans(K_je)" in text
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("for j in range(0, N):", "for j in range(0, N, 2):"),
+        ("best = inf", "best = inf if i > 0 else 2.0"),
+        ("        k = -1", "        best = 3.0\n        k = -1"),
+    ],
+)
+def test_other_forms_are_refused_with_the_reason(old: str, new: str) -> None:
+    with pytest.raises(Refused, match="cannot be told from rounded numbers"):
+        emitted_with_backward(program(QUANTIZED.replace(old, new)))
