@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,12 @@ from looptrans.reports.verify import verification_text
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.load import load_module
 from looptrans.runtime.verify import verify
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.verify_backward import (
+    gradient_launcher,
+    verify_backward,
+    verify_gradients,
+)
+from looptrans.runtime.verify_sizes import SizeSet
 from tests.analysis import program
 
 prepare_device()  # parts of torch import triton too, and then it would not interpret
@@ -272,3 +278,51 @@ def test_late_interaction_is_products_of_matrices_in_one_kernel() -> None:
 def test_other_forms_are_refused_with_the_reason(old: str, new: str) -> None:
     with pytest.raises(Refused, match="cannot be told from rounded numbers"):
         emitted_with_backward(program(QUANTIZED.replace(old, new)))
+
+
+def test_a_wrong_place_is_no_tie() -> None:
+    """What another place offers is compared with the extremum before it counts as attaining it."""
+    found = emitted_with_backward(program(NEAREST))
+    picked = "j[None, :], 2147483647), axis=1)"
+    assert picked in found.text
+    wrong = replace(found, text=found.text.replace(picked, f"{picked} // 2"))
+    sizes = [SizeSet("crossing", sizes_of(NEAREST))]
+    device = prepare_device("cpu")
+    assert verify_gradients(gradient_launcher(found), sizes, ["float32"], device).passed
+    assert not verify_gradients(gradient_launcher(wrong), sizes, ["float32"], device).passed
+
+
+# Of scores that are large, tanh is 1 in float32, and which is the largest is told by a rounding.
+SATURATED = """
+def saturated(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
+    y = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            m = max(m, tanh(0.5 * sum(Q[i, e] * K[j, e] for e in range(0, E))))
+        y[i] = m
+    return y
+"""
+FAR = """
+def far(Q: Float[Array, "M E"], K: Float[Array, "N E"], w: Float[Array, "M"]):
+    y = zeros(M)
+    for i in range(0, M):
+        m = 0.0
+        for j in range(0, N):
+            m = max(m, sum((Q[i, e] - K[j, e]) ** 2 for e in range(0, E)))
+        y[i] = tanh(m) * w[i]
+    return y
+"""
+
+
+@pytest.mark.parametrize("text", [SATURATED, FAR])
+def test_where_tanh_is_almost_1(text: str) -> None:
+    report = verify_backward(program(text), [sizes_of(text)], ["float32"])
+    assert report.runs and report.passed, verification_text(report)
+
+
+def test_the_slope_of_tanh_is_not_multiplied_out() -> None:
+    """dm * (Q - K) with dm = dy * w * (1 - tanh ** 2), not the four terms that this is."""
+    text = emitted_with_backward(program(FAR)).text
+    assert text.count("_tanh_slope(m_kept_i") >= 2
+    assert "_tanh(m_kept_i" in text  # for dw

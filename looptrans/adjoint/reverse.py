@@ -29,7 +29,7 @@ from looptrans.adjoint.idle import Held
 from looptrans.adjoint.pulling import Contribution, Pull
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rounding import is_rounded_alike
-from looptrans.adjoint.simplifying import Finding, Simplifier, counted, outside
+from looptrans.adjoint.simplifying import Finding, Simplifier, counted, has_slope, outside
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import declared, simplified_brackets, solved
 from looptrans.adjoint.sums import Term, bracketed, expanded, term_moved, times
@@ -208,7 +208,7 @@ class Reverse:
             split = [self._without_sums(term, name, definition) for term in terms]
         small = self.sizes.is_small(definition.extents)
         plain = not any(t.generators or not is_of_totals(self.prepared, t) for t in split)
-        few = small and len(split) <= MOST_INLINED
+        few = small and len(split) <= MOST_INLINED and not has_slope(self.system, split)
         if plain and (few or (len(split) == 1 and self._is_multiple(split[0]))):
             self.simplifier.inlined[name] = (definition.variables, split)
         summed = definition.has_reduction or any(t.generators for t in terms)

@@ -26,7 +26,7 @@ from looptrans.adjoint.weights import Prepared
 from looptrans.adjoint.written_sums import shown, shown_sum
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Int, Param
-from looptrans.ir.value import Binary, IndexValue, Read, Reduce, Select, Value
+from looptrans.ir.value import Binary, Call, IndexValue, Read, Reduce, Select, Value
 
 MOST_ROUNDS = 30
 
@@ -209,6 +209,8 @@ class Simplifier:
             inner = self.prepared.terms(
                 self.system.instance(atom.access.array, atom.access.indices)
             )
+            if has_slope(self.system, inner):
+                continue
             if any(dict(t.factors).get(atom) for t in inner):
                 continue  # what it is made of is known by it
             rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
@@ -347,3 +349,18 @@ def outside(term: Term) -> Term:
         tuple((a, p) for a, p in term.factors if not set(free_variables(a)) & bound),
         tuple(c for c in term.brackets if not condition_variables(c) & bound),
     )
+
+
+def has_slope(system: System, terms: list[Term]) -> bool:
+    """Tell whether terms are made of 1 - tanh ** 2, whose difference had better stay one.
+
+    Multiplied out, (a - b) * (1 - tanh(x) ** 2) would be a difference of larger numbers.
+    """
+
+    def is_tanh(atom: Value) -> bool:
+        if isinstance(atom, Read) and atom.access.array in system.definitions:
+            return is_tanh(system.definitions[atom.access.array].value)
+        return isinstance(atom, Call) and atom.function == "tanh"
+
+    squares = [exponent > 1 and is_tanh(atom) for term in terms for atom, exponent in term.factors]
+    return len(terms) > 1 and any(squares)

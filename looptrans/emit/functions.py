@@ -110,13 +110,10 @@ def _tanh(value):
     "_tanh_slope": '''\
 @triton.jit
 def _tanh_slope(value):
-    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1.
-
-    It is 0 from where on float64 cannot tell tanh(value) from 1.
-    """
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1."""
     decay = _decay(value)
     slope = 4.0 * decay
-    return tl.where(decay > 5.6e-17, slope - slope * decay, 0.0)
+    return slope - slope * decay
 ''',
     "_uniform": '''\
 @triton.jit

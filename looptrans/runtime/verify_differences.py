@@ -32,6 +32,9 @@ DIRECTIONS = 2
 SURE = 1e-6
 """How far two differences with different steps may lie apart, relative to what is expected."""
 
+ROUNDING = 2.0**-50
+"""How far two results of the listing may lie apart by rounding, relative to them."""
+
 MOST_CELLS = 4_000
 """The largest product of sizes at which the listing is executed one statement at a time."""
 
@@ -112,16 +115,17 @@ def differences(
                 ]
             except ExecutionError:
                 continue
-            scale = abs(slopes[1]) + float(np.linalg.norm(gradient))
-            apart = abs(slopes[0] - slopes[1])
-            if not math.isfinite(apart) or apart > SURE * scale:
+            (first, _), (slope, rounding) = slopes
+            scale = abs(slope) + float(np.linalg.norm(gradient))
+            apart = abs(first - slope) + rounding
+            if not math.isfinite(apart) or apart - rounding > SURE * scale:
                 found = found.joined(Differences(unsure=1))
-            elif abs(expected - slopes[1]) <= allowed + apart + SURE * scale:
+            elif abs(expected - slope) <= allowed + apart + SURE * scale:
                 found = found.joined(Differences(agreed=1))
             else:
                 text = (
                     f"{name} does not agree with central differences of the listing: along a "
-                    f"direction of length 1 it says {expected:.6g}, and they {slopes[1]:.6g}"
+                    f"direction of length 1 it says {expected:.6g}, and they {slope:.6g}"
                 )
                 found = found.joined(Differences(problems=(text,)))
     return found
@@ -133,10 +137,11 @@ def _slope(
     incoming: Mapping[str, Values],
     argument: str,
     step: Values,
-) -> float:
-    """Return the slope along a step, which has the shape of the argument."""
+) -> tuple[float, float]:
+    """Return the slope along a step, which has the shape of the argument, and its rounding."""
     ends = [_loss(program, _moved(inputs, argument, sign * step), incoming) for sign in (1.0, -1.0)]
-    return (ends[0] - ends[1]) / (2 * float(np.linalg.norm(step)))
+    width = 2 * float(np.linalg.norm(step))
+    return (ends[0] - ends[1]) / width, ROUNDING * max(map(abs, ends)) / width
 
 
 def _moved(inputs: Inputs, argument: str, step: Values) -> Inputs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -273,6 +273,7 @@ class GradientRun:
         later: dict[str, Differentiated] = {}
         shift = HandedOver(self.found, self.inputs, incoming, saved, self.dtype)
 
+        moved = shift.elsewhere()
         is_rounded = self.dtype != "float32" and rounds_operands(self.found.program, self.dtype)
 
         def once(what: str, **how: Any) -> Differentiated:
@@ -309,6 +310,7 @@ class GradientRun:
                 nearby,
                 lambda: shift.undefined(argument),
                 is_rounded,
+                moved.get(self.found.gradients[argument]),
             )
 
         return expected
@@ -341,7 +343,7 @@ class GradientRun:
                 self.problems.append(f"{name} is in {given}, and {argument} in {asked}")
             errors.append(compared_gradient(name, to_array(tensor), what, self.dtype))
             self.expected[name] = what
-            if what.other is not None:
+            if what.other is not None or what.elsewhere is not None:
                 self.context.ambiguous += errors[-1].skipped
         return tuple(errors)
 
@@ -403,6 +405,12 @@ class GradientRun:
             allowed = error.tolerance * norm if norm else 2 * float(np.linalg.norm(values))
             gradients[arguments[error.name]] = (error.name, values, allowed)
         said = differences(self.found.listing, self.inputs, came, gradients, self.context.seed)
+        if any(
+            (~np.isfinite(exact[name]) & ~empty.get(name, np.False_) & (values != 0)).any()
+            for name, values in incoming.items()
+        ):
+            # What comes back where an output is infinite is nothing that differences know of.
+            said = replace(said, unsure=said.unsure + len(said.problems), problems=())
         self.context.differed = self.context.differed.joined(said)
         self.problems += said.problems
 

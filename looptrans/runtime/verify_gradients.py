@@ -41,6 +41,8 @@ class Expected:
         exact: The gradient in float64.
         other: The same where at ties of `max` and `min` the last operand has the derivative; None
             where there are no ties.
+        elsewhere: The same where kernels found an extremum at another place, by a rounding; None
+            where they did not.
         plain: The gradient in float32, rounded to its type once; with True, sums are added from
             right to left. Asked only where it may matter.
         absolute: What comes back where no derivative has a sign: for each element the sum of the
@@ -65,6 +67,7 @@ class Expected:
     nearby: Callable[[int], Values] | None = None
     undefined: Callable[[], Values] = lambda: np.asarray(False)
     is_rounded: bool = False
+    elsewhere: Values | None = None
 
 
 def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) -> OutputError:
@@ -110,6 +113,7 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     if found.shape != exact.shape:
         return OutputError(name, np.inf, 0.0, problem=f"the shape is {found.shape}")
     asked = ~np.isnan(exact) & ~too_large(exact, dtype) & ~_ambiguous(exact, expected.other)
+    asked &= ~_ambiguous(exact, expected.elsewhere)
     if np.any(asked & (np.isnan(found) | np.isinf(found) & np.isfinite(exact))):
         asked &= ~expected.undefined()
     skipped = int(np.count_nonzero(~asked))
