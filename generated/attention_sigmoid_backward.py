@@ -212,10 +212,13 @@ def _tanh(value):
 
 @triton.jit
 def _tanh_slope(value):
-    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1."""
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1.
+
+    It is 0 from where on float64 cannot tell tanh(value) from 1.
+    """
     decay = _decay(value)
     slope = 4.0 * decay
-    return slope - slope * decay
+    return tl.where(decay > 5.6e-17, slope - slope * decay, 0.0)
 
 
 class _Timed(triton.Config):
@@ -1218,7 +1221,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op(_free("attention_sigmoid_forward_dd9a7ec9"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_forward_d3b40f33"), mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1234,7 +1237,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_sigmoid_backward_dd9a7ec9"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_backward_d3b40f33"), mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -284,10 +284,13 @@ def _tanh(value):
 
 @triton.jit
 def _tanh_slope(value):
-    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1."""
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1.
+
+    It is 0 from where on float64 cannot tell tanh(value) from 1.
+    """
     decay = _decay(value)
     slope = 4.0 * decay
-    return slope - slope * decay
+    return tl.where(decay > 5.6e-17, slope - slope * decay, 0.0)
 
 
 class _Timed(triton.Config):
@@ -1652,7 +1655,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op(_free("attention_softcap_forward_fcf4fe58"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_d79a79f8"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1672,7 +1675,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_softcap_backward_fcf4fe58"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_d79a79f8"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

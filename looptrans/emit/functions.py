@@ -110,10 +110,13 @@ def _tanh(value):
     "_tanh_slope": '''\
 @triton.jit
 def _tanh_slope(value):
-    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1."""
+    """1 - tanh(value) ** 2 in float32, without the difference of two numbers near 1.
+
+    It is 0 from where on float64 cannot tell tanh(value) from 1.
+    """
     decay = _decay(value)
     slope = 4.0 * decay
-    return slope - slope * decay
+    return tl.where(decay > 5.6e-17, slope - slope * decay, 0.0)
 ''',
     "_uniform": '''\
 @triton.jit

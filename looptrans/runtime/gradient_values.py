@@ -50,34 +50,14 @@ if TYPE_CHECKING:
 Code = Callable[[], Number]
 Taken = Callable[[Number, Mask], None]
 
-
-class _Tanh(torch.autograd.Function):
-    """tanh, with a derivative that is not the difference of two numbers near 1."""
-
-    @staticmethod
-    def forward(ctx: Any, number: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(number)
-        return torch.tanh(number)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-        (number,) = ctx.saved_tensors
-        return gradients[0] / torch.cosh(number).square()
-
-
-def _tanh(number: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = _Tanh.apply(number)  # type: ignore[no-untyped-call]  # torch has no types here
-    return found
-
-
-_SMOOTH: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+_SMOOTH = {
     "exp": torch.exp,
     "exp2": torch.exp2,
     "log": torch.log,
     "log2": torch.log2,
     "sqrt": torch.sqrt,
     "abs": torch.abs,
-    "tanh": _tanh,
+    "tanh": torch.tanh,
     "sin": torch.sin,
     "cos": torch.cos,
 }
