@@ -502,6 +502,22 @@ def f(X: Float[Array, "G*C N"]):
     assert {"G"} not in zeros
 
 
+def test_a_size_that_something_is_divided_by_is_never_zero() -> None:
+    """A launcher refuses it, whether or not a loop over G runs."""
+    text = """
+def f(X: Float[Array, "C N"], G: int):
+    Y = zeros((C, N))
+    for g in range(G):
+        for c in range(C // G):
+            for n in range(N):
+                Y[g * (C // G) + c, n] = X[g * (C // G) + c, n] * 2.0
+    return Y
+"""
+    sets = size_sets(program_of(text), emitted(program_of(text)).blocks)
+    assert all(each.sizes["G"] >= 1 for each in sets)
+    assert any(each.sizes["C"] == 0 for each in sets)
+
+
 def test_no_loop_is_empty_where_blocks_are_filled() -> None:
     """`H - R + 1` rows of an image are none where the window is higher than the image."""
     program = program_of(CONVOLUTION)
