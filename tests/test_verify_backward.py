@@ -726,3 +726,27 @@ def test_rows_that_add_to_one_number_are_run_side_by_side() -> None:
         one_by_one = gradients_of(program, inputs, incoming)
         for name in ("X", "W"):
             assert np.allclose(vectors.gradients[name], one_by_one.gradients[name], atol=1e-12)
+
+
+DENSITY = """
+def density(x: Float[Array, "M D"], y: Float[Array, "N D"], width: float):
+    out = zeros(M)
+    for i in range(M):
+        t = zeros(N)
+        top = -inf
+        for j in range(N):
+            t[j] = -sum((x[i, d] - y[j, d]) ** 2 for d in range(D)) / width
+            top = max(top, t[j])
+        l = 0.0
+        for j in range(N):
+            l += exp(t[j] - top)
+        out[i] = top + log(l) - log(N) - log(width)
+    return out
+"""
+
+
+def test_what_is_nan_has_no_differences() -> None:
+    """-inf - -inf where there are no rows of y; the term beside it has a slope all the same."""
+    sizes = [{"M": 3, "N": 0, "D": 2}]
+    report = verify_pass(program_of(DENSITY), "backward", sizes, ("float32",))
+    assert report.passed
