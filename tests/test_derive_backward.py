@@ -375,3 +375,20 @@ def test_the_last_line_names_what_is_not_shown() -> None:
     unsure = replace(step, shown=(replace(step.shown[0], verdict="unknown"),))
     line = closing(replace(found, steps=(unsure, *found.steps[1:]), decision="unknown"))
     assert line == f"unknown: derived, but not shown in full: {step.name}"
+
+
+def test_states_that_are_kept_are_named_where_no_step_leads_to_them() -> None:
+    text = """
+def gated(x: Float[Array, "T"]):
+    y = zeros(T)
+    state = 0.0
+    for t in range(T):
+        state = tanh(state + x[t])
+        y[t] = state
+    return y
+"""
+    found = derive_backward(program(text))
+    assert found.decision == "unknown"
+    (note,) = found.notes
+    assert note.startswith("The forward pass is another listing, which keeps state_kept, and no ")
+    assert "--pass backward" in note

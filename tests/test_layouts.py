@@ -18,9 +18,13 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.blocks.ops import Store, ops_in  # noqa: E402
 from looptrans.blocks.program import Rounding  # noqa: E402
+from looptrans.emit.backward import emitted_backward  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
+from looptrans.ir.affine import is_same  # noqa: E402
+from looptrans.ir.index import Arith, Param  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
 from tests.analysis import SPECS, program, spec  # noqa: E402
@@ -205,3 +209,61 @@ def gather(K: Float[Array, "C*P"], page: Int[Array, "T", "0:C"], P: {kind}):
     module = load_module("test_layouts_gather", made.text, SHELF / "gather.py")
     rows, page = torch.arange(12.0), torch.tensor([2, 0, 2])
     assert torch.equal(module.gather(rows, page, 4), 2 * rows.view(3, 4)[page].flatten())
+
+
+HEADS = """
+def heads(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N E"], H: int):
+    D = E // H
+    # contract
+    O = zeros((M, E))
+    for h in range(H):
+        for i in range(M):
+            m = -inf
+            l = 0.0
+            for j in range(N):
+                s = sum(Q[i, h * D + d] * K[j, h * D + d] for d in range(D)) / sqrt(D)
+                top = max(m, s)
+                l = l * exp(m - top) + exp(s - top)
+                for d in range(D):
+                    O[i, h * D + d] *= exp(m - top)
+                    O[i, h * D + d] += exp(s - top) * V[j, h * D + d]
+                m = top
+            for d in range(D):
+                O[i, h * D + d] /= l
+    return O
+"""
+
+
+@pytest.mark.parametrize("contract", ["assert E % H == 0", "assert D * H == E"])
+def test_heads_beside_each_other_in_a_row_have_gradients(contract: str, tmp_path: Path) -> None:
+    """What D stands for is a size, and H * (E // H) is (E // H) * H."""
+    text = HEADS.replace("# contract", contract)
+    found = backward(program(text))
+    made = emitted_backward(found)
+    path = tmp_path / "heads.py"
+    path.write_text(made.text)
+    run = load_module(f"heads_{len(contract)}", made.text, path).heads
+
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        q, k, v = (each.unflatten(1, (3, 4)).transpose(0, 1) for each in (q, k, v))
+        return attention(q, k, v, 0.5).transpose(0, 1).flatten(1)
+
+    given = [numbers(9, 12, seed=1), numbers(20, 12, seed=2), numbers(20, 12, seed=3)]
+    agree(lambda q, k, v: run(q, k, v, 3), plain, [lambda each: each] * 3, given)
+    assert "delta[h, i]" in listing(found.program)
+
+
+def test_heads_that_may_leave_elements_over_have_kernels_and_a_refusal_says_what_to_assert() -> (
+    None
+):
+    assert len(lowered(program(HEADS)).kernels) == 1
+    with pytest.raises(NotDifferentiated) as refused:
+        backward(program(HEADS))
+    assert refused.value.remedy == "say that nothing is left over, with assert E % H == 0"
+    assert refused.value.label
+
+
+def test_the_factors_of_a_product_of_sizes_have_no_order() -> None:
+    rows, columns = Param("R"), Param("C")
+    assert is_same(Arith("*", rows, columns), Arith("*", columns, rows))
+    assert not is_same(Arith("*", rows, columns), Arith("*", rows, rows))

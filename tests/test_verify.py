@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.cli.main import main
 from looptrans.emit.listing import emitted
 from looptrans.executor.errors import InputMismatch
 from looptrans.executor.inputs import Inputs, prepare
@@ -378,6 +379,50 @@ def test_a_row_masked_throughout_is_what_no_iterations_give() -> None:
     assert np.array_equal(found["O"][2:], own["O"][2:])
 
 
+BEGUN = """
+def begun(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) if i < 3 and j >= i else -inf
+            top = max(m, s)
+            l = l * exp(m - top) + exp(s - top)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - top) + exp(s - top) * V[j, d]
+            m = top
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+"""
+
+
+def test_a_row_that_begins_masked_is_its_softmax() -> None:
+    """Its first maximum is -inf, and exp(-inf - -inf) is nan."""
+    reference = reference_of(program_of(BEGUN))
+    inputs = prepare(reference.program, {"M": 4, "N": 5, "E": 2, "D": 2})
+    own = reference.run(inputs)
+    assert np.isnan(own["O"][1:]).all()
+    found, places = with_empty_rows(reference, inputs, own)
+    scores = inputs.arrays["Q"] @ inputs.arrays["K"].T
+    for i in range(3):
+        weights = np.exp(scores[i, i:])
+        expected = weights @ inputs.arrays["V"][i:] / weights.sum()
+        assert np.allclose(found["O"][i], expected, rtol=1e-12)
+    assert np.isnan(found["O"][3]).all()  # the mean of nothing, for which no iterations give a nan
+    assert not any(each.any() for each in places.values())
+
+
+def test_kernels_give_the_softmax_of_rows_that_begin_masked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "begun.py"
+    file.write_text(BEGUN)
+    assert main(["verify", str(file), "--pass", "both", "--sizes", "M=5,N=7,E=3,D=2"]) == 0
+    assert "all right" in capsys.readouterr().out
+
+
 def test_a_nan_that_no_mask_causes_stays() -> None:
     reference = reference_of(
         program_of("""
@@ -455,6 +500,22 @@ def f(X: Float[Array, "G*C N"]):
     assert {"N"} in zeros
     assert {"C"} in zeros
     assert {"G"} not in zeros
+
+
+def test_a_size_that_something_is_divided_by_is_never_zero() -> None:
+    """A launcher refuses it, whether or not a loop over G runs."""
+    text = """
+def f(X: Float[Array, "C N"], G: int):
+    Y = zeros((C, N))
+    for g in range(G):
+        for c in range(C // G):
+            for n in range(N):
+                Y[g * (C // G) + c, n] = X[g * (C // G) + c, n] * 2.0
+    return Y
+"""
+    sets = size_sets(program_of(text), emitted(program_of(text)).blocks)
+    assert all(each.sizes["G"] >= 1 for each in sets)
+    assert any(each.sizes["C"] == 0 for each in sets)
 
 
 def test_no_loop_is_empty_where_blocks_are_filled() -> None:

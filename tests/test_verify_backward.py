@@ -22,6 +22,8 @@ from looptrans.adjoint.backward import backward
 from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.executor.inputs import Inputs, prepare
+from looptrans.executor.run import execute_on
+from looptrans.executor.vectors import execute_vectors
 from looptrans.frontend import parse
 from looptrans.ir.index import Int
 from looptrans.ir.listing import listing
@@ -47,6 +49,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.runtime import verify_backward as verifying  # noqa: E402  # it needs torch
 from looptrans.runtime import verify_gradient_run as running  # noqa: E402
 from looptrans.runtime.gradient_machine import Differentiated  # noqa: E402
+from looptrans.runtime.gradient_machine import differentiated as gradients_of  # noqa: E402
 from looptrans.runtime.gradient_reference import (  # noqa: E402
     GradientReference,
     gradient_reference_of,
@@ -677,3 +680,73 @@ def f(X: Float[Array, "N"]):
     )
     asked = replace(emitted_with_backward(given).backward, reached=(("dy", 0, (), Int(3)),))
     assert size_sets(given, asked) == size_sets(given, replace(asked, reached=()))
+
+
+TOTALS = """
+def totals(X: Float[Array, "T E"], W: Float[Array, "V E"], y: Int[Array, "T", "-1:V"]):
+    loss = 0.0
+    n = 0
+    mean = zeros(V)
+    for t in range(T):
+        if y[t] >= 0:
+            n += 1
+    for t in range(T):
+        if y[t] >= 0:
+            logit = zeros(V)
+            top = -inf
+            for v in range(V):
+                for e in range(E):
+                    logit[v] += X[t, e] * W[v, e]
+                top = max(top, logit[v])
+            l = 0.0
+            r = 0.0
+            for v in range(V):
+                l += exp(logit[v] - top)
+                r += logit[v] ** 2
+            loss += top + log(l) - logit[y[t]] + 0.01 * r
+    loss = loss / n
+    return loss
+"""
+
+
+def test_rows_that_add_to_one_number_are_run_side_by_side() -> None:
+    """Also where each makes an array of its own, under a condition on data."""
+    program, reference = prepared(TOTALS)
+    text = listing(reference.reference.parallel)
+    assert "for t in parallel(0, T):" in text
+    assert "loss += loss_terms[t]" in text
+    assert "l = l + sum(exp(logit[v] - top) for v in range(0, V))" in text
+    for sizes in ({"T": 7, "V": 5, "E": 3}, {"T": 1, "V": 2, "E": 0}):
+        inputs = prepare(program, sizes, seed=1)
+        own = execute_on(program, inputs)
+        found = execute_vectors(reference.reference.parallel, inputs)
+        assert np.allclose(found["loss"], own["loss"], rtol=1e-12, equal_nan=True)
+        incoming = {"loss": np.asarray(1.3)}
+        vectors = gradients_of(reference.reference.parallel, inputs, incoming)
+        one_by_one = gradients_of(program, inputs, incoming)
+        for name in ("X", "W"):
+            assert np.allclose(vectors.gradients[name], one_by_one.gradients[name], atol=1e-12)
+
+
+DENSITY = """
+def density(x: Float[Array, "M D"], y: Float[Array, "N D"], width: float):
+    out = zeros(M)
+    for i in range(M):
+        t = zeros(N)
+        top = -inf
+        for j in range(N):
+            t[j] = -sum((x[i, d] - y[j, d]) ** 2 for d in range(D)) / width
+            top = max(top, t[j])
+        l = 0.0
+        for j in range(N):
+            l += exp(t[j] - top)
+        out[i] = top + log(l) - log(N) - log(width)
+    return out
+"""
+
+
+def test_what_is_nan_has_no_differences() -> None:
+    """-inf - -inf where there are no rows of y; the term beside it has a slope all the same."""
+    sizes = [{"M": 3, "N": 0, "D": 2}]
+    report = verify_pass(program_of(DENSITY), "backward", sizes, ("float32",))
+    assert report.passed

@@ -19,7 +19,7 @@ from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.recurrences import opened
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.running import Running, with_running_sums
-from looptrans.adjoint.simpler import NAMES, ORDER, PLACES, ROWS, Simpler, simpler
+from looptrans.adjoint.simpler import NAMES, ORDER, PLACES, ROWS, SIZES, Simpler, simpler
 from looptrans.adjoint.spelled import with_extrema_spelled
 from looptrans.adjoint.states_kept import with_states_kept
 from looptrans.adjoint.through_time import closed
@@ -96,6 +96,14 @@ def _of_simplest(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
     """Derive the backward pass of a listing, or of one that means the same and is simpler."""
+    sized = simpler(program, (SIZES,))
+    if sized is not None:
+        try:
+            return _simplified(_backward(sized.program, of, wrt), program, sized)
+        except NotDifferentiated as error:
+            own = error.of(sized.program)
+            own.within = None  # the labels are those of the listing
+            raise own from None
     seen = simpler(program, (*ORDER, *PLACES))
     if seen is not None:
         return _simplified(_backward(seen.program, of, wrt), program, seen)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from looptrans.algebra.cells import plain
 from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
-from looptrans.ir.index import Index, lets, opaque_terms, variables
-from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.index import Index, Let, children, lets, opaque_terms, rebuild, variables
+from looptrans.ir.program import Assign, Atomic, BlockReduce, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import (
     access_changed,
     condition_changed,
@@ -205,6 +205,73 @@ def program_of_indices(program: Program) -> Program:
         return () if is_set_in_vain(node, unread) else (node,)
 
     return replace(program, body=rewritten(program.body, change))
+
+
+def with_sizes_put_in(program: Program) -> Program:
+    """Return a program without integer scalars that stand for the same number of sizes throughout.
+
+        D = E // H
+        for d in range(D): …    ->    for d in range(E // H): …
+
+    A kernel is told them before it runs, and need not work them out.
+    """
+    numbers: dict[str, Index] = {}
+    once = _set_once(program)
+    for node in program.body:
+        match node:
+            case Assign(targets=(Access(name),), values=(value,)) if name in once:
+                found = _number(value, {n: IndexValue(i) for n, i in numbers.items()})
+                index = plain(found.index) if isinstance(found, IndexValue) else None
+                if index is not None and not variables(index) and not opaque_terms(index):
+                    numbers[name] = index
+    numbers = {name: index for name, index in numbers.items() if name not in program.outputs}
+    if not numbers:
+        return program
+
+    def put_in(index: Index) -> Index:
+        if isinstance(index, Let) and index.name in numbers:
+            return numbers[index.name]
+        parts = children(index)
+        return rebuild(index, tuple(map(put_in, parts))) if parts else index
+
+    def as_number(part: Value) -> Value | None:
+        match part:
+            case Read(Access(name, ())) if name in numbers:
+                return IndexValue(numbers[name])
+            case _:
+                return None
+
+    def value_put_in(value: Value) -> Value:
+        return replaced(value_changed(value, put_in), as_number)
+
+    def change(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Assign(targets=(Access(name),)) if name in numbers:
+                return ()
+            case Assign():
+                targets = tuple(access_changed(target, put_in) for target in node.targets)
+                values = tuple(map(value_put_in, node.values))
+                return (replace(node, targets=targets, values=values),)
+            case If():
+                condition = condition_changed(node.condition, put_in)
+                condition = with_operands(condition, value=lambda v: replaced(v, as_number))
+                return (replace(node, condition=condition),)
+            case Loop():
+                ends = node.range
+                new = Range(put_in(ends.start), put_in(ends.stop), ends.step)
+                return (replace(node, range=new),)
+            case Declaration(_, creation):
+                shape = tuple(map(put_in, creation.shape))
+                return (replace(node, creation=replace(creation, shape=shape)),)
+            case _:
+                return (node,)
+
+    arrays = tuple(a for a in program.arrays if a.name not in numbers)
+    contracts = tuple(
+        replace(c, condition=condition_changed(c.condition, put_in)) for c in program.contracts
+    )
+    body = rewritten(program.body, change)
+    return replace(program, arrays=arrays, body=body, contracts=contracts)
 
 
 def _of_indices(node: Node) -> tuple[Node, ...]:

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 from looptrans.adjoint.attaining import Attaining, with_extrema_written
 from looptrans.adjoint.divided import Divided, with_weights_divided
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
-from looptrans.adjoint.lets import program_of_indices
+from looptrans.adjoint.lets import program_of_indices, with_sizes_put_in
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
 from looptrans.adjoint.own_names import OwnNames, with_own_names
 from looptrans.adjoint.picking import Picked, with_picks_added
@@ -35,8 +35,24 @@ from looptrans.transforms.shift import Shifted, with_rows_in_place
 from looptrans.transforms.values_inward import Inward
 from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
 
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """A listing with sizes put in."""
+
+    program: Program
+    text: str = "put sizes in for the scalars that stand for them"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "an integer scalar that is set once, from sizes alone, is that number throughout"
+        return Certificate("storage", law, "legal", "sizes are the same in every iteration")
+
+
 _Seen: TypeAlias = (
-    Unasked
+    _Sized
+    | Unasked
     | Attaining
     | Begun
     | Divided
@@ -71,6 +87,8 @@ ORDER: Final = (
 ROWS: Final = "parts of rows"
 # Loops over the same rows that use one name, of which each keeps states of its own.
 NAMES: Final = "own names throughout"
+# Sizes where integer scalars stand for them.
+SIZES: Final = "sizes"
 # Rows where they are, arrays that are set once, extrema written as such, and nests with nothing
 # between their loops.
 PLACES: Final = ("made once", "rows in place", "extrema", "picked", "numbers inward")
@@ -116,6 +134,7 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 
 
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
+    SIZES: lambda p: _Sized(with_sizes_put_in(p)),
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "own names": with_own_names,
     NAMES: lambda p: with_own_names(p, throughout=True),

@@ -10,7 +10,7 @@ from looptrans.adjoint.state import Place, Position, State
 from looptrans.algebra.cells import condition_moved
 from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
+from looptrans.ir.index import Arith, Index, Int, Param, Var, substitute, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.value import Access, Generator, Range
 
@@ -97,13 +97,13 @@ def _moved(bounds: Range, values: dict[str, Index]) -> Range:
 def _left_over(
     state: State, target: Access, number: int, open_: list[str], place: Place
 ) -> str | None:
-    """Return the contract by which pairs fill a dimension: E % 2 == 0 where f < E // 2."""
+    """Return the contract by which pairs fill a dimension: E % H == 0 where f < E // H."""
     if state.program.array(target.array).shape[number] is None:
         return None
     extent = state.extent(target.array, number)
     for loop in place.around.loops:
         match loop.generator.range:
-            case Range(Int(0), Arith("//", whole, Int() as part), 1) if (
+            case Range(Int(0), Arith("//", whole, Int() | Param() as part), 1) if (
                 loop.variable in open_ and is_same(whole, extent)
             ):
                 asked = f"{index_text(Arith('%', whole, part))} == 0"

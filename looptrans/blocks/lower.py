@@ -439,28 +439,37 @@ def _groups(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:
 
 
 def _finer(groups: list[list[tuple[int, Node]]]) -> list[list[tuple[int, Node]]]:
-    """Return what each kernel does, where a loop that reads what one before it writes has its own.
+    """Return what each kernel does, where what reads what a loop before it writes has its own.
 
-    What stands before a loop goes with it.
+    What stands before a loop goes with it, but for what reads an array that the loop writes:
+
+        state = y[T]
+        for t in range(T - 1, -1, -1): state = a[t] * state; y[t] = state
     """
     found: list[list[tuple[int, Node]]] = []
+    waiting: list[tuple[int, Node]] = []
     for group in groups:
         found.append([])
-        waiting: list[tuple[int, Node]] = []
         for number, node in group:
-            waiting.append((number, node))
-            if not isinstance(node, Loop):
-                continue
-            if any(_hands_over(earlier, node) for _, earlier in found[-1]):
+            is_handed = any(_hands_over(earlier, node) for _, earlier in found[-1])
+            if is_handed:
                 found.append([])
-            found[-1] += waiting
-            waiting = []
+            if is_handed or isinstance(node, Loop):
+                found[-1] += waiting
+                waiting = []
+                starts = [each for _, each in found[-1] if not isinstance(each, Loop)]
+                if any(_hands_over(node, start) for start in starts):
+                    found.append([])
+                found[-1].append((number, node))
+            else:
+                waiting.append((number, node))
         found[-1] += waiting
-    return found
+        waiting = []
+    return [group for group in found if group]
 
 
 def _hands_over(first: Node, second: Node) -> bool:
-    """Tell whether a loop writes an array that another one reads."""
+    """Tell whether a loop writes an array that something else reads."""
     written = {site.array for site in sites((first,)) if site.is_write and site.subscripts}
     read = {site.array for site in sites((second,)) if not site.is_write}
     return isinstance(first, Loop) and bool(written & read)

@@ -264,6 +264,12 @@ def nest(program: Program, count: int, of: str, wrt: str, handed: int, made: str
             first = reread(_without(program, handed, _listed(made)))
         except ListingError:
             raise NotDone(f"without {made} it is no listing", "illegal") from None
+        except NotDone:
+            raise NotDone(
+                f"the forward pass is another listing, which keeps {made}, and no step of a "
+                "derivation leads there; looptrans show FILE --pass backward prints the gradients, "
+                "looptrans verify FILE --pass both runs and compares them"
+            ) from None
     found = passes(first, of, wrt)
     more = found.forward.outputs[len(first.outputs) :]
     same = listing(found.forward) == listing(program) and len(more) == handed

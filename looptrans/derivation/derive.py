@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Literal, TypeAlias, get_args
 
 from looptrans.adjoint.accumulating import accumulation
-from looptrans.adjoint.lets import program_of_indices, program_without_lets
+from looptrans.adjoint.lets import program_of_indices, program_without_lets, with_sizes_put_in
 from looptrans.adjoint.named_tests import with_tests_put_in
 from looptrans.adjoint.simpler import ROWS
 from looptrans.algebra.free import free_loops
@@ -408,7 +408,7 @@ def _plain(program: Program) -> Program:
 
     The docstring speaks of the listing as it was written.
     """
-    plain = with_loops_at_most_once(with_powers_of_two(program))
+    plain = with_loops_at_most_once(with_powers_of_two(with_sizes_put_in(program)))
     return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
 
 

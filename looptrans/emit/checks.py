@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Binary, Scalar
-from looptrans.blocks.expr import walk as walk_expr
-from looptrans.blocks.ops import exprs_of, ops_in
 from looptrans.emit.facts import Facts
 from looptrans.emit.head import array_text, joined
 from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, statement, words
+from looptrans.emit.parameters import divisors
 from looptrans.emit.python_text import (
     NotPython,
     arrays_in,
@@ -21,8 +19,7 @@ from looptrans.emit.python_text import (
     mentioned,
 )
 from looptrans.emit.sizes import Solved
-from looptrans.ir.index import Arith, Index, Param, parameters
-from looptrans.ir.index import walk as walk_index
+from looptrans.ir.index import Index, Param, parameters
 from looptrans.ir.listing import contract_text
 
 _KINDS = {"float": "_FLOAT", "int": "_INT", "bool": "_BOOL"}
@@ -70,7 +67,7 @@ class Checks:
             lines += statement(
                 self.facts.call("_check_written", f'"{name}"', self.facts.names[name]), 1
             )
-        divisors = self._divisors()
+        least_one = divisors(self.facts.program)
         for parameter in self.facts.parameters.integers:
             name = parameter.name
             if self.facts.is_key(name):
@@ -78,7 +75,7 @@ class Checks:
                 call = self.facts.call("_seed", f'"{name}"', own)
                 lines += statement(f"{own} = {call}", 1)
                 continue
-            least = "1" if name in divisors else "0" if self._is_extent(name) else "None"
+            least = "1" if name in least_one else "0" if self._is_extent(name) else "None"
             call = self.facts.call("_check_size", f'"{name}"', self.facts.names[name], least)
             lines += statement(call, 1)
         for parameter in self.facts.parameters.reals:
@@ -92,26 +89,6 @@ class Checks:
         shapes: list[tuple[Index | None, ...]] = [a.shape for a in self.facts.parameters.arrays]
         shapes += [made.shape for made in self.facts.program.made]
         return any(Param(name) == declared for shape in shapes for declared in shape)
-
-    def _divisors(self) -> set[str]:
-        """Return the sizes that something is divided by."""
-        found: set[str] = set()
-        shapes: list[tuple[Index | None, ...]] = [a.shape for a in self.facts.parameters.arrays]
-        shapes += [made.shape for made in self.facts.program.made]
-        for declared in (size for shape in shapes for size in shape if size is not None):
-            for node in walk_index(declared):
-                if isinstance(node, Arith) and node.op in ("//", "%"):
-                    found |= set(parameters(node.right))
-        for step in self.facts.parameters.sizes:
-            if step.divisor is not None:
-                found |= set(parameters(step.divisor))
-        for kernel in self.facts.program.kernels:
-            for op in ops_in(kernel.body):
-                for part in (n for expr in exprs_of(op) for n in walk_expr(expr)):
-                    if isinstance(part, Binary) and part.op in ("//", "%"):
-                        right = part.right
-                        found |= {right.name} if isinstance(right, Scalar) else set()
-        return found
 
     def _sizes(self) -> list[str]:
         """Return the statements that read sizes off shapes."""

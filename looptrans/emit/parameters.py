@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from looptrans.blocks.expr import Binary, Scalar
+from looptrans.blocks.expr import walk as walk_expr
+from looptrans.blocks.ops import exprs_of, ops_in
 from looptrans.blocks.program import BlockProgram
 from looptrans.emit.sizes import Solved, solved
 from looptrans.ir.condition import Every, Relation
-from looptrans.ir.index import Index, Opaque, Var, walk
+from looptrans.ir.index import Arith, Index, Opaque, Var, parameters, walk
 from looptrans.ir.program import Array, Parameter, Program
 
 
@@ -28,6 +31,27 @@ class Parameters:
     reals: tuple[Parameter, ...]
     integers: tuple[Parameter, ...]
     sizes: tuple[Solved, ...]
+
+
+def divisors(program: BlockProgram) -> set[str]:
+    """Return the sizes that something is divided by: a launcher wants them to be at least 1."""
+    found: set[str] = set()
+    parameters_ = launcher_parameters(program)
+    shapes: list[tuple[Index | None, ...]] = [array.shape for array in parameters_.arrays]
+    shapes += [made.shape for made in program.made]
+    for declared in (size for shape in shapes for size in shape if size is not None):
+        for node in walk(declared):
+            if isinstance(node, Arith) and node.op in ("//", "%"):
+                found |= set(parameters(node.right))
+    for step in parameters_.sizes:
+        if step.divisor is not None:
+            found |= set(parameters(step.divisor))
+    for kernel in program.kernels:
+        for op in ops_in(kernel.body):
+            for part in (n for expr in exprs_of(op) for n in walk_expr(expr)):
+                if isinstance(part, Binary) and part.op in ("//", "%"):
+                    found |= {part.right.name} if isinstance(part.right, Scalar) else set()
+    return found
 
 
 def launcher_parameters(program: BlockProgram) -> Parameters:

@@ -7,6 +7,7 @@ things that are not constant.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -48,7 +49,8 @@ class Form:
         if not other.terms:
             return Form(self.terms, constant)
         terms = dict(self.terms)
-        for term, count in other.terms.items():
+        for each, count in other.terms.items():
+            term = _met(each, terms)
             terms[term] = terms.get(term, 0) + factor * count
         kept = {term: count for term, count in terms.items() if count}
         return Form(kept, constant)
@@ -56,6 +58,25 @@ class Form:
     def times(self, factor: int) -> Form:
         """Return this form times a number."""
         return Form().plus(self, factor)
+
+
+def _met(term: Index, terms: Mapping[Index, int]) -> Index:
+    """Return the term of a sum that has the factors of another one, `R * G` for `G * R`."""
+    if term in terms or not isinstance(term, Arith) or term.op != "*":
+        return term
+    own = Counter(_factors(term))
+    for other in terms:
+        if isinstance(other, Arith) and other.op == "*" and Counter(_factors(other)) == own:
+            return other
+    return term
+
+
+def _factors(index: Index) -> tuple[Index, ...]:
+    match index:
+        case Arith("*", left, right):
+            return (*_factors(left), *_factors(right))
+        case _:
+            return (index,)
 
 
 def form_of(index: Index) -> Form:

@@ -7,11 +7,18 @@ say where that is so, and what it is:
     1. with every -inf that masks an element replaced by a large negative number, such a row is a
        number; a nan that has another cause stays
     2. with a size 0 that no output has as an extent, its loops have no iterations
+
+A row that only begins with -inf, summed up under a maximum so far, is nan in the listing as well,
+since exp(-inf - -inf) is; kernels give its softmax. An execution in which -inf - -inf is -inf gives
+the number there that the first one does, and this stands for such a row:
+
+    top = max(m, s); l = l * exp(m - top) + exp(s - top); m = top
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -19,11 +26,12 @@ import numpy as np
 
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs, declared_shape, prepare
+from looptrans.ir.condition import Data
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import parameters
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Call, Const, Select, Unary, Value
+from looptrans.ir.value import Binary, Call, Compare, Const, Select, Unary, Value
 from looptrans.runtime.reference import Outputs, Reference
 
 Values: TypeAlias = np.ndarray[Any, Any]
@@ -37,6 +45,8 @@ def with_empty_rows(
 ) -> tuple[Outputs, dict[str, Values]]:
     """Put the value of zero iterations where rows are masked throughout.
 
+    Where they only begin masked, what is behind the mask takes the place of a nan.
+
     Args:
         reference: The listing.
         inputs: What it was executed on.
@@ -46,38 +56,71 @@ def with_empty_rows(
         The same, a nan that a mask causes replaced where zero iterations give one number; and for
         each output that has some, where those are.
     """
-    masked = masked_rows(reference, inputs, exact)
+    masked, begun = _masked(reference, inputs, exact)
     if not masked:
         return exact, {}
-    found, places = dict(exact), {}
+    found, places = {**exact, **begun}, {}
     empties = _empties(reference, inputs)
     for name, there in masked.items():
         values = [each[name] for each in empties if each[name].shape == exact[name].shape]
         if values:
             value, agreed = _agreed(np.stack(values))
             places[name] = there & agreed
-            found[name] = np.where(places[name], value, exact[name])
+            found[name] = np.where(places[name], value, found[name])
     return found, places
 
 
 def masked_rows(reference: Reference, inputs: Inputs, exact: Outputs) -> dict[str, Values]:
-    """Return for each output that has some where it is nan because rows are masked throughout.
+    """Return where outputs are nan because rows are masked throughout.
 
     Args:
         reference: The listing.
         inputs: What it was executed on.
         exact: What it gave, in float64.
+
+    Returns:
+        That for each output that is nan because of a mask, be it only at the beginning of rows.
     """
+    return _masked(reference, inputs, exact)[0]
+
+
+def _masked(
+    reference: Reference, inputs: Inputs, exact: Outputs
+) -> tuple[dict[str, Values], Outputs]:
+    """Return where rows are masked throughout, and outputs where they only begin masked."""
     wanted = [n for n, v in exact.items() if v.dtype.kind == "f" and np.isnan(v).any()]
     soft_reference = softened(reference)
     if not wanted or soft_reference is None:
-        return {}
+        return {}, {}
     try:
         soft = soft_reference.run(inputs)
+        lenient = _lenient(reference).run(inputs)
     except ExecutionError:
-        return {}
-    masked = {name: np.isnan(exact[name]) & ~np.isnan(soft[name]) for name in wanted}
-    return {name: there for name, there in masked.items() if there.any()}
+        return {}, {}
+    masked, begun = {}, {}
+    for name in wanted:
+        there = np.isnan(exact[name]) & ~np.isnan(soft[name])
+        if not there.any():
+            continue
+        behind = there & np.isclose(lenient[name], soft[name], rtol=1e-9, atol=0.0)
+        masked[name] = there & ~behind
+        begun[name] = np.where(behind, lenient[name], exact[name])
+    return masked, begun
+
+
+def _lenient(reference: Reference) -> Reference:
+    """Return the listing with -inf for what is taken off -inf, also where that is -inf."""
+    return Reference(*map(_with_values(_without_nan), (reference.program, reference.parallel)))
+
+
+def _without_nan(value: Value) -> Value | None:
+    match value:
+        case Binary("-", left, right):
+            first, second = replaced(left, _without_nan), replaced(right, _without_nan)
+            least = Const(-math.inf)
+            return Select(Data(Compare("==", first, least)), least, Binary("-", first, second))
+        case _:
+            return None
 
 
 def _agreed(empties: Values) -> tuple[Values, Values]:
@@ -90,20 +133,21 @@ def _agreed(empties: Values) -> tuple[Values, Values]:
 
 def softened(reference: Reference) -> Reference | None:
     """Return the listing with a large negative number for every -inf that masks; None without."""
-    changed = [_soft(program) for program in (reference.program, reference.parallel)]
+    changed = [*map(_with_values(_without_mask), (reference.program, reference.parallel))]
     if changed[0] == reference.program:
         return None
     return Reference(changed[0], changed[1])
 
 
-def _soft(program: Program) -> Program:
-    def change(node: Node) -> tuple[Node, ...]:
+def _with_values(change: Callable[[Value], Value | None]) -> Callable[[Program], Program]:
+    """Return what replaces parts of the values that a program assigns."""
+
+    def node_changed(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign):
             return (node,)
-        values = tuple(replaced(value, _without_mask) for value in node.values)
-        return (replace(node, values=values),)
+        return (replace(node, values=tuple(replaced(value, change) for value in node.values)),)
 
-    return replace(program, body=rewritten(program.body, change))
+    return lambda program: replace(program, body=rewritten(program.body, node_changed))
 
 
 def _without_mask(value: Value) -> Value | None:

@@ -105,17 +105,24 @@ class GradientStore(VectorStore):
         """Give an array the shape and the cells of a new one.
 
         Raises:
-            NotVectorized: Lanes that share it, or only some of them, would write it.
+            NotVectorized: Lanes that share it would write it, or give it different shapes.
         """
         if not self._is_real:
             VectorStore.rename(self, as_numbers(value), rank, mask, active)
             return
-        if tuple(self.lanes) != tuple(active) or mask is not None:
+        if tuple(self.lanes) != tuple(active):
             raise NotVectorized(f"several iterations make {self.name}")
         new = as_tensor(value, self.tensor_type)
         shape = tuple(new.shape[new.ndim - rank :])
-        self.data = new.expand((*self.lanes, *shape)).clone()
-        self.shape, self.known = shape, None
+        new = new.expand((*self.lanes, *shape)).clone()
+        known = mask
+        if mask is not None and self.shape is not None:
+            if self.shape != shape:
+                raise NotVectorized(f"iterations give {self.name} different shapes")
+            whole = as_mask(np.broadcast_to(mask, self.lanes), rank)
+            new = torch.where(whole, new, self.data)
+            known = None if self.known is None else self.known | mask
+        self.data, self.shape, self.known = new, shape, known
 
     # Cells
 

@@ -23,6 +23,8 @@ from looptrans.executor.vectors import execute_vectors
 from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.walk import nodes
+from looptrans.runtime.summed import with_loops_summed
+from looptrans.runtime.terms_kept import with_terms_kept
 from looptrans.transforms.tree import loop_paths, statements_in
 
 Outputs = dict[str, np.ndarray[Any, Any]]
@@ -34,7 +36,8 @@ class Reference:
 
     Attributes:
         program: The listing.
-        parallel: The same with the loops in parallel that may be.
+        parallel: The same with the loops in parallel that may be, also where all iterations add to
+            one number.
     """
 
     program: Program
@@ -81,6 +84,7 @@ def reference_of(program: Program) -> Reference:
     if any(isinstance(node, Atomic | BlockReduce | Barrier) for node in nodes(program.body)):
         return Reference(program, program)
     parallel = replace(program, body=rewritten(program.body, _in_order))
+    parallel = with_terms_kept(with_loops_summed(parallel))
     free = _by_text(parallel)
     if free is None:
         free = []

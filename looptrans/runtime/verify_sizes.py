@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from looptrans.blocks.program import BlockProgram
-from looptrans.emit.parameters import launcher_parameters
-from looptrans.ir.index import parameters
+from looptrans.emit.parameters import divisors
 from looptrans.ir.program import Program
 from looptrans.runtime.verify_numbers import CROSSING, FEW, WHOLE, few, wanted
 from looptrans.runtime.verify_search import Search
@@ -38,7 +37,7 @@ def size_sets(
 
     Small odd ones, ones that go beyond blocks without filling the last one, ones that fill whole
     blocks, all 1, and each of them 0 in turn. What the contracts do not allow is left out, and so
-    is 0 for a size by which a launcher divides an extent to find another one. Where it would take
+    is 0 for a size that something is divided by, which launchers refuse. Where it would take
     too long to go beyond blocks in all loops at once, there are several such sets.
 
     Args:
@@ -57,7 +56,7 @@ def size_sets(
     tried += search.large(CROSSING)
     tried += search.large(WHOLE)
     tried += [("one", search.fitting(dict.fromkeys(names, (1,))))]
-    dividing = set() if blocks is None else _dividing(blocks)
+    dividing = {n for each in (blocks, *beside) if each is not None for n in divisors(each)}
     for name in (n for n in names if n not in dividing):
         others = {other: numbers for other, numbers in small.items() if other != name}
         sizes = search.fitting({name: (0,), **others})
@@ -67,9 +66,3 @@ def size_sets(
         if each is not None:
             found.setdefault(tuple((name, each[name]) for name in names), kind)
     return tuple(SizeSet(kind, dict(items)) for items, kind in found.items())
-
-
-def _dividing(blocks: BlockProgram) -> set[str]:
-    """Return the sizes by which a launcher divides extents to find others, `C` from `G * C`."""
-    steps = launcher_parameters(blocks).sizes
-    return {n for step in steps if step.divisor is not None for n in parameters(step.divisor)}
