@@ -424,3 +424,30 @@ def test_nothing_heavy_is_loaded(verb: str) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stderr == "[]\n[]\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["deps"],
+        ["scc"],
+        ["loops"],
+        ["claims"],
+        ["report"],
+        ["ddg"],
+        ["check", "reverse(i)"],
+        ["check", "parallelize(i)", "--format", "json"],
+        ["apply", "reverse(i)"],
+    ],
+)
+def test_a_subscript_that_may_be_negative_is_pointed_out(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # NumPy counts from the end there: the reversed loop would then give other values.
+    listing = tmp_path / "mirror.py"
+    listing.write_text("def mirror(x, N):\n    for i in range(0, N):\n        x[-i] = x[i]\n")
+    verb, *arguments = command
+    assert main([verb, str(listing), *arguments]) == 0
+    said = capsys.readouterr().err
+    assert said.count("warning: subscript 1 of x in S1, -i, may be negative, for example ") == 1
+    assert "N=2 i=1; NumPy would count from the end" in said

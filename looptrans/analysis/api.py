@@ -101,6 +101,26 @@ def divisors(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[Inde
     return within_budget(work, budget)
 
 
+def negative_subscripts(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[str, ...]:
+    """Warn of every subscript that may be negative; of none where they are not found in time.
+
+    Args:
+        program: The program.
+        budget: Seconds.
+    """
+
+    def work() -> tuple[str, ...]:
+        from looptrans.analysis.model import build_model
+        from looptrans.analysis.subscripts import negative_subscripts as find
+
+        return find(build_model(program))
+
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded:
+        return ()
+
+
 def is_written_once(program: Program, array: str, *, budget: float = ONCE_SECONDS) -> bool:
     """Tell whether no cell of an array is written twice, as y[2 * f] and y[2 * f + 1] are not.
 

@@ -19,6 +19,7 @@ from looptrans.cli.verb import (
     add_placement,
     add_verb,
     load_listing,
+    warn_of_subscripts,
 )
 
 if TYPE_CHECKING:
@@ -230,7 +231,9 @@ def scc(arguments: argparse.Namespace) -> int:
     from looptrans.analysis.api import components
     from looptrans.reports import render_components
 
-    found = components(load_listing(arguments), graph=arguments.graph, budget=arguments.budget)
+    program = load_listing(arguments)
+    found = components(program, graph=arguments.graph, budget=arguments.budget)
+    warn_of_subscripts(program)
     return _finish(
         arguments,
         lambda: render_components(found, arguments.format, _style()),
@@ -246,6 +249,7 @@ def loops(arguments: argparse.Namespace) -> int:
 
     program = load_listing(arguments)
     found = with_contracts_named(program, loop_facts(program, budget=arguments.budget))
+    warn_of_subscripts(program)
     return _finish(
         arguments,
         lambda: render_loops(program.name, found, arguments.format, _style()),
@@ -260,6 +264,7 @@ def claims(arguments: argparse.Namespace) -> int:
 
     program = load_listing(arguments)
     found = checked(program, budget=arguments.budget)
+    warn_of_subscripts(program)
     return _finish(
         arguments,
         lambda: render_claims(program.name, found, arguments.format, _style()),
