@@ -255,6 +255,7 @@ class Analysis:
     def _at_sizes(self, awkward: list[str], values: tuple[int, ...], array: str) -> Analysis:
         """Return the dependences over one array where some sizes have values."""
         if (values, array) not in self._concrete:
+            beside = next((a for (same, _), a in self._concrete.items() if same == values), None)
             sizes = dict(zip(awkward, values, strict=True)) | dict(self.model.normalizer.sizes)
             self._concrete[values, array] = analyse(
                 self.program,
@@ -263,6 +264,7 @@ class Analysis:
                 contracts=self.program.contracts,
                 array=array,
                 kinds=self.kinds,
+                beside=beside,
             )
         return self._concrete[values, array]
 
@@ -315,6 +317,7 @@ def analyse(
     contents: Contents | None = None,
     array: str | None = None,
     kinds: tuple[DependenceKind, ...] = KINDS,
+    beside: Analysis | None = None,
 ) -> Analysis:
     """Find the dependences of a program.
 
@@ -326,9 +329,11 @@ def analyse(
         contents: Integer arrays whose contents are given, cell by cell.
         array: The only array that is asked about; by default all are.
         kinds: Which pairs on one cell are asked for.
+        beside: What was found over another array of the same program with all else the same, whose
+            model and examples serve again: scalars of one nest have the same pairs.
     """
-    model = build_model(program, sizes, contracts, contents)
-    context = context_set(model)
+    model = build_model(program, sizes, contracts, contents) if beside is None else beside.model
+    context = context_set(model) if beside is None else beside.context
     relations: list[Relation] = []
     uncovered: list[Uncovered] = []
     affine, opaque = _arrays(model)
@@ -345,8 +350,9 @@ def analyse(
     relations.sort(
         key=lambda r: (r.source, r.sink, order[r.array], r.basis == "memory", KINDS.index(r.kind))
     )
-    counts = Counts(model, context)
-    return Analysis(program, model, context, relations, uncovered, bases, kinds, counts)
+    counts = Counts(model, context) if beside is None else beside._counts
+    found = Analysis(program, model, context, relations, uncovered, bases, kinds, counts)
+    return found if beside is None else replace(found, _smallest_of=beside._smallest_of)
 
 
 def _arrays(model: Model) -> tuple[list[str], list[str]]:

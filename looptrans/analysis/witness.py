@@ -143,10 +143,15 @@ def _lexicographic_minimum(points: isl.Set, best: list[int] | None) -> list[int]
     if points.is_empty():
         return None
     for number in range(points.dim(_SET)):
-        value = points.dim_min_val(number)
+        value = points.plain_get_val_if_fixed(_SET, number)
+        is_fixed = not value.is_nan()
+        if not is_fixed:
+            value = points.dim_min_val(number)
         values.append(int(value.to_python()))
         if best is not None and values > best[: number + 1]:
             return None
+        if is_fixed:
+            continue
         points = points.fix_val(_SET, number, value).detect_equalities()
         if points.is_empty():
             return None
