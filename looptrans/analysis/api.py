@@ -206,8 +206,19 @@ def claims(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[ClaimF
         return _no_judgements(program, str(error))
 
 
-def everything(program: Program, *, budget: float = DEFAULT_SECONDS) -> Report:
-    """Answer all questions at once."""
+def everything(
+    program: Program,
+    *,
+    shown: tuple[Basis, ...] = ("value", "memory"),
+    budget: float = DEFAULT_SECONDS,
+) -> Report:
+    """Answer all questions at once.
+
+    Args:
+        program: The program.
+        shown: The bases whose dependences are to have their smallest examples.
+        budget: Seconds.
+    """
 
     def work() -> Report:
         from looptrans.analysis.dependences import analyse, dependence_report
@@ -217,7 +228,7 @@ def everything(program: Program, *, budget: float = DEFAULT_SECONDS) -> Report:
 
         analysis = analyse(program)
         return Report(
-            dependence_report(analysis),
+            dependence_report(analysis, shown=shown),
             find(analysis, "flow"),
             find(analysis, "all"),
             judge(analysis),

@@ -371,6 +371,7 @@ def dependence_report(
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
     witnesses: bool = True,
+    shown: tuple[Basis, ...] = BOTH,
 ) -> DependenceReport:
     """Turn dependences into plain data.
 
@@ -381,6 +382,7 @@ def dependence_report(
             divide or multiply, and to warn of subscripts, which is an example as well.
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes.
+        shown: The bases of which anybody looks at the examples.
     """
     if at is not None and (contents or _awkward_sizes(analysis.model)):
         analysis = analyse(
@@ -390,7 +392,8 @@ def dependence_report(
     listed = []
     for relation in (r for r in analysis.relations if r.kind in kinds):
         for found in analysis.pieces(relation):
-            dependence = dependence_fact(analysis, found, witnesses=witnesses)
+            looked_at = witnesses and relation.basis in shown
+            dependence = dependence_fact(analysis, found, witnesses=looked_at)
             if dependence is not None and at is not None:
                 dependence = replace(dependence, instances=_instances(analysis, found, at))
             if dependence is not None:

@@ -280,7 +280,9 @@ def report(arguments: argparse.Namespace) -> int:
     from looptrans.transforms.advice import with_contracts_named
 
     program = load_listing(arguments)
-    found = everything(program, budget=arguments.budget)
+    # The text counts the dependences in memory and shows none of them.
+    shown: tuple[Basis, ...] = ("value",) if arguments.format == "text" else BASES
+    found = everything(program, shown=shown, budget=arguments.budget)
     judged = with_contracts_named(program, found.loops)
     both = (found.components, found.all_components)
     dependences = _noted(found.dependences, arguments)
