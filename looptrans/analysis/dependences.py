@@ -97,7 +97,7 @@ class Analysis:
     _levels: dict[int, list[Carried]] = field(default_factory=dict)
     _witnesses: dict[int, Witness | None] = field(default_factory=dict)
     _smallest_of: dict[_Pairs, Witness | None] = field(default_factory=dict)
-    _concrete: dict[tuple[tuple[int, ...], str], Analysis] = field(default_factory=dict)
+    _concrete: dict[tuple[tuple[int, ...], str, Basis], Analysis] = field(default_factory=dict)
 
     def pieces(self, relation: Relation) -> list[Found]:
         """Return the pieces of one of the relations, in order of direction and distance."""
@@ -205,7 +205,7 @@ class Analysis:
         for values in product(*tried):
             if not self._may_divide(dict(zip(awkward, values, strict=True))):
                 continue
-            inner = self._at_sizes(awkward, values, relation.array)
+            inner = self._at_sizes(awkward, values, relation)
             for other in inner.relations:
                 if key != (other.kind, other.basis, other.source, other.sink):
                     continue
@@ -252,21 +252,21 @@ class Analysis:
         values = (evaluate(divisor, sizes) for divisor in divisors(self.model))
         return all(value is None or value >= 1 for value in values)
 
-    def _at_sizes(self, awkward: list[str], values: tuple[int, ...], array: str) -> Analysis:
-        """Return the dependences over one array where some sizes have values."""
-        if (values, array) not in self._concrete:
-            beside = next((a for (same, _), a in self._concrete.items() if same == values), None)
+    def _at_sizes(self, awkward: list[str], values: tuple[int, ...], like: Relation) -> Analysis:
+        """Return what is like a relation, over its array and of its basis, at some sizes."""
+        key = (values, like.array, like.basis)
+        if key not in self._concrete:
             sizes = dict(zip(awkward, values, strict=True)) | dict(self.model.normalizer.sizes)
-            self._concrete[values, array] = analyse(
+            self._concrete[key] = analyse(
                 self.program,
-                bases=self.bases,
+                bases=(like.basis,),
                 sizes=sizes,
                 contracts=self.program.contracts,
-                array=array,
+                array=like.array,
                 kinds=self.kinds,
-                beside=beside,
+                beside=next((a for (at, *_), a in self._concrete.items() if at == values), None),
             )
-        return self._concrete[values, array]
+        return self._concrete[key]
 
 
 def _awkward_sizes(model: Model) -> list[str]:
