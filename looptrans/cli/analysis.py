@@ -194,6 +194,8 @@ def deps(arguments: argparse.Namespace) -> int:
     )
     points = None
     if arguments.format == "svg" and at is not None:
+        if found.unknown is not None:  # a picture without arrows would say that there are none
+            return _incomplete(found.unknown)
         try:
             points = iteration_points(program, at, contents, arguments.budget)
         except BudgetExceeded as error:
