@@ -118,7 +118,11 @@ def _add_transformations(parser: argparse.ArgumentParser, number: str) -> None:
     parser.formatter_class = _Help
     add_listing(parser)
     parser.add_argument(
-        "transformations", nargs=number, metavar="T", help='such as "interchange(i, j)"'
+        "transformations",
+        nargs=number,
+        default=[],
+        metavar="T",
+        help='such as "interchange(i, j)"',
     )
     parser.add_argument_group("transformations", CATALOGUE)
 
