@@ -424,3 +424,48 @@ def test_nothing_heavy_is_loaded(verb: str) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stderr == "[]\n[]\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["deps"],
+        ["scc"],
+        ["loops"],
+        ["claims"],
+        ["report"],
+        ["ddg"],
+        ["check", "reverse(i)"],
+        ["check", "parallelize(i)", "--format", "json"],
+        ["apply", "reverse(i)"],
+    ],
+)
+def test_a_subscript_that_may_be_negative_is_pointed_out(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # NumPy counts from the end there: the reversed loop would then give other values.
+    listing = tmp_path / "mirror.py"
+    listing.write_text("def mirror(x, N):\n    for i in range(0, N):\n        x[-i] = x[i]\n")
+    verb, *arguments = command
+    assert main([verb, str(listing), *arguments]) == 0
+    said = capsys.readouterr().err
+    assert said.count("warning: subscript 1 of x in S1, -i, may be negative, for example ") == 1
+    assert "N=2 i=1; NumPy would count from the end" in said
+
+
+@pytest.mark.parametrize("name", ["flash_forward", "attention_gqa", "attention_ragged"])
+def test_the_text_counts_what_the_document_lists(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The text shows no example of a dependence in memory, so it looks for none.
+    listing = str(ROOT / "specs" / f"{name}.py")
+    assert main(["report", listing, "--format", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["deps"]["dependences"]
+    assert all(each["witness"] for each in listed)
+    assert main(["report", listing]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for kind in ("flow", "anti", "output"):
+        number = sum(e["basis"] == "memory" and e["kind"] == kind for e in listed)
+        assert f"{number} {kind} in memory" in text
+    free = sum(each["carried_by"] is None for each in listed)
+    assert f"{free} independent of any loop" in text

@@ -9,6 +9,7 @@ import pytest
 from looptrans.analysis import api
 from looptrans.analysis.budget import BudgetExceeded
 from looptrans.cli.main import main
+from looptrans.ir.facts import DependenceReport
 from tests.test_cli_analysis import (
     FLASH,
     RAGGED,
@@ -148,3 +149,17 @@ def test_points_that_take_too_long(capsys: Capture, monkeypatch: Patch) -> None:
     monkeypatch.setattr(api, "iteration_points", slow)
     arguments = ["deps", STENCIL, "--at", "N=4", "--format", "svg"]
     assert "out of time" in failure(capsys, *arguments, status=3)
+
+
+def test_no_picture_is_drawn_of_dependences_that_are_not_known(
+    capsys: Capture, monkeypatch: Patch
+) -> None:
+    # Without arrows it would say that there are none, and the points may take as long again.
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    unknown = DependenceReport("stencil", ("N",), (), (), unknown="out of time")
+    monkeypatch.setattr(api, "dependences", lambda *_, **__: unknown)
+    monkeypatch.setattr(api, "iteration_points", asked)
+    arguments = ["deps", STENCIL, "--at", "N=4", "--format", "svg"]
+    assert failure(capsys, *arguments, status=3).count("out of time") == 1

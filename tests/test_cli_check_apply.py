@@ -434,3 +434,12 @@ def test_check_loads_nothing_it_does_not_need(capsys: Capture) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stderr == "[]\n"
+
+
+def test_check_asks_for_a_listing_and_for_no_transformation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check"]) == 2
+    assert capsys.readouterr().err.endswith("the following arguments are required: FILE\n")
+    assert main(["apply"]) == 2
+    assert capsys.readouterr().err.endswith("the following arguments are required: FILE, T\n")

@@ -363,6 +363,57 @@ def test_a_reader_that_goes_away_ends_quietly() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no disk that is always full")
+def test_a_full_disk_is_no_internal_error() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "looptrans", "report", FLASH],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.stderr.startswith("error: cannot write the output: no space left on device\n")
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (f"show {FLASH} >&-", 0),
+        (f"check {STENCIL} 'interchange(i, j)' >&-", 1),
+        (f"check {STENCIL} 'interchange(i, i)' 2>&-", 2),
+        ("show - <&-", 2),
+        ("recheck - <&-", 2),
+        ("show - 0> /dev/null", 2),
+    ],
+)
+def test_streams_that_are_closed(arguments: str, status: int) -> None:
+    shell = f"exec {sys.executable} -m looptrans {arguments}"
+    options: dict[str, Any] = {"cwd": ROOT, "capture_output": True, "text": True}
+    done = subprocess.run(["sh", "-c", shell], check=False, **options)
+    assert "internal error" not in done.stdout + done.stderr
+    assert done.returncode == status
+
+
+def test_an_error_that_nobody_reads_keeps_its_status() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "looptrans", "show", "nowhere.py"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=write_end,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(write_end)
+    assert done.returncode == 2
+
+
 def test_output_that_the_terminal_cannot_encode() -> None:
     done = command("explain", env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0

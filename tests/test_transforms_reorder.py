@@ -1016,3 +1016,10 @@ def f(R, M, n: Int[Array, "M", "0:M"], A: Float[Array, "R M"], x: Float[Array, "
     seed = int(step.verdict.reason.partition("(seed ")[2].partition(")")[0])
     inputs = inputs_of(program, step.verdict.witness, seed)
     assert not np.allclose(execute_on(program, inputs)["A"], execute_on(step.after, inputs)["A"])
+
+
+def test_two_loops_of_one_name_are_not_called_i_and_i() -> None:
+    text = "for i in range(N):\n    x[i] = y[i]\nfor i in range(1, N):\n    z[i] = x[i - 1]\n"
+    program = parse(Source("nest.py", text))
+    with pytest.raises(TransformError, match="the two loops i do not have the same iterations"):
+        fuse(program, "i@1", "i@3")

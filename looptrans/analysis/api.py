@@ -101,6 +101,26 @@ def divisors(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[Inde
     return within_budget(work, budget)
 
 
+def negative_subscripts(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[str, ...]:
+    """Warn of every subscript that may be negative; of none where they are not found in time.
+
+    Args:
+        program: The program.
+        budget: Seconds.
+    """
+
+    def work() -> tuple[str, ...]:
+        from looptrans.analysis.model import build_model
+        from looptrans.analysis.subscripts import negative_subscripts as find
+
+        return find(build_model(program))
+
+    try:
+        return within_budget(work, budget)
+    except BudgetExceeded:
+        return ()
+
+
 def is_written_once(program: Program, array: str, *, budget: float = ONCE_SECONDS) -> bool:
     """Tell whether no cell of an array is written twice, as y[2 * f] and y[2 * f + 1] are not.
 
@@ -186,8 +206,19 @@ def claims(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[ClaimF
         return _no_judgements(program, str(error))
 
 
-def everything(program: Program, *, budget: float = DEFAULT_SECONDS) -> Report:
-    """Answer all questions at once."""
+def everything(
+    program: Program,
+    *,
+    shown: tuple[Basis, ...] = ("value", "memory"),
+    budget: float = DEFAULT_SECONDS,
+) -> Report:
+    """Answer all questions at once.
+
+    Args:
+        program: The program.
+        shown: The bases whose dependences are to have their smallest examples.
+        budget: Seconds.
+    """
 
     def work() -> Report:
         from looptrans.analysis.dependences import analyse, dependence_report
@@ -197,7 +228,7 @@ def everything(program: Program, *, budget: float = DEFAULT_SECONDS) -> Report:
 
         analysis = analyse(program)
         return Report(
-            dependence_report(analysis),
+            dependence_report(analysis, shown=shown),
             find(analysis, "flow"),
             find(analysis, "all"),
             judge(analysis),

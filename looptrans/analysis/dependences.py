@@ -97,7 +97,7 @@ class Analysis:
     _levels: dict[int, list[Carried]] = field(default_factory=dict)
     _witnesses: dict[int, Witness | None] = field(default_factory=dict)
     _smallest_of: dict[_Pairs, Witness | None] = field(default_factory=dict)
-    _concrete: dict[tuple[tuple[int, ...], str], Analysis] = field(default_factory=dict)
+    _concrete: dict[tuple[tuple[int, ...], str, Basis], Analysis] = field(default_factory=dict)
 
     def pieces(self, relation: Relation) -> list[Found]:
         """Return the pieces of one of the relations, in order of direction and distance."""
@@ -205,7 +205,7 @@ class Analysis:
         for values in product(*tried):
             if not self._may_divide(dict(zip(awkward, values, strict=True))):
                 continue
-            inner = self._at_sizes(awkward, values, relation.array)
+            inner = self._at_sizes(awkward, values, relation)
             for other in inner.relations:
                 if key != (other.kind, other.basis, other.source, other.sink):
                     continue
@@ -252,19 +252,21 @@ class Analysis:
         values = (evaluate(divisor, sizes) for divisor in divisors(self.model))
         return all(value is None or value >= 1 for value in values)
 
-    def _at_sizes(self, awkward: list[str], values: tuple[int, ...], array: str) -> Analysis:
-        """Return the dependences over one array where some sizes have values."""
-        if (values, array) not in self._concrete:
+    def _at_sizes(self, awkward: list[str], values: tuple[int, ...], like: Relation) -> Analysis:
+        """Return what is like a relation, over its array and of its basis, at some sizes."""
+        key = (values, like.array, like.basis)
+        if key not in self._concrete:
             sizes = dict(zip(awkward, values, strict=True)) | dict(self.model.normalizer.sizes)
-            self._concrete[values, array] = analyse(
+            self._concrete[key] = analyse(
                 self.program,
-                bases=self.bases,
+                bases=(like.basis,),
                 sizes=sizes,
                 contracts=self.program.contracts,
-                array=array,
+                array=like.array,
                 kinds=self.kinds,
+                beside=next((a for (at, *_), a in self._concrete.items() if at == values), None),
             )
-        return self._concrete[values, array]
+        return self._concrete[key]
 
 
 def _awkward_sizes(model: Model) -> list[str]:
@@ -315,6 +317,7 @@ def analyse(
     contents: Contents | None = None,
     array: str | None = None,
     kinds: tuple[DependenceKind, ...] = KINDS,
+    beside: Analysis | None = None,
 ) -> Analysis:
     """Find the dependences of a program.
 
@@ -326,9 +329,11 @@ def analyse(
         contents: Integer arrays whose contents are given, cell by cell.
         array: The only array that is asked about; by default all are.
         kinds: Which pairs on one cell are asked for.
+        beside: What was found over another array of the same program with all else the same, whose
+            model and examples serve again: scalars of one nest have the same pairs.
     """
-    model = build_model(program, sizes, contracts, contents)
-    context = context_set(model)
+    model = build_model(program, sizes, contracts, contents) if beside is None else beside.model
+    context = context_set(model) if beside is None else beside.context
     relations: list[Relation] = []
     uncovered: list[Uncovered] = []
     affine, opaque = _arrays(model)
@@ -345,8 +350,9 @@ def analyse(
     relations.sort(
         key=lambda r: (r.source, r.sink, order[r.array], r.basis == "memory", KINDS.index(r.kind))
     )
-    counts = Counts(model, context)
-    return Analysis(program, model, context, relations, uncovered, bases, kinds, counts)
+    counts = Counts(model, context) if beside is None else beside._counts
+    found = Analysis(program, model, context, relations, uncovered, bases, kinds, counts)
+    return found if beside is None else replace(found, _smallest_of=beside._smallest_of)
 
 
 def _arrays(model: Model) -> tuple[list[str], list[str]]:
@@ -365,6 +371,7 @@ def dependence_report(
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
     witnesses: bool = True,
+    shown: tuple[Basis, ...] = BOTH,
 ) -> DependenceReport:
     """Turn dependences into plain data.
 
@@ -375,6 +382,7 @@ def dependence_report(
             divide or multiply, and to warn of subscripts, which is an example as well.
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes.
+        shown: The bases of which anybody looks at the examples.
     """
     if at is not None and (contents or _awkward_sizes(analysis.model)):
         analysis = analyse(
@@ -384,7 +392,8 @@ def dependence_report(
     listed = []
     for relation in (r for r in analysis.relations if r.kind in kinds):
         for found in analysis.pieces(relation):
-            dependence = dependence_fact(analysis, found, witnesses=witnesses)
+            looked_at = witnesses and relation.basis in shown
+            dependence = dependence_fact(analysis, found, witnesses=looked_at)
             if dependence is not None and at is not None:
                 dependence = replace(dependence, instances=_instances(analysis, found, at))
             if dependence is not None:

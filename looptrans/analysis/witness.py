@@ -7,7 +7,6 @@ smallest absolute value is taken, and of two equal ones the positive.
 from __future__ import annotations
 
 from collections.abc import Container
-from functools import cache
 from itertools import chain, islice, product
 
 import islpy as isl
@@ -120,20 +119,20 @@ def smallest_point(points: isl.Set, signless: list[bool]) -> list[int] | None:
         signless: For every parameter and dimension, whether it is known not to be negative.
     """
     whole = points.move_dims(_SET, 0, _PARAM, 0, points.dim(_PARAM)).reset_tuple_id()
-    if not all(signless):
-        whole = whole.apply(_ranking(tuple(signless)))
     # One convex part at a time: the smallest of them all is then a comparison of numbers.
     parts = whole.compute_divs().get_basic_set_list()
     best: list[int] | None = None
     for number in range(parts.n_basic_set()):
         part = isl.Set.from_basic_set(parts.get_at(number))
-        found = _lexicographic_minimum(part, best)
+        found = _smallest_of_part(part, signless, best)
         best = best if found is None else found
-    return None if best is None else _unranked(best, signless)
+    return best
 
 
-def _lexicographic_minimum(points: isl.Set, best: list[int] | None) -> list[int] | None:
-    """Return the first point in lexicographic order, unless the best so far comes before it.
+def _smallest_of_part(
+    points: isl.Set, signless: list[bool], best: list[int] | None
+) -> list[int] | None:
+    """Return the smallest point of a convex set, unless the best so far comes before it.
 
     One dimension at a time: isl's own search for the whole point takes minutes on some sets with
     strides and floor divisions, finds none in others, and gives up on others still.
@@ -142,42 +141,39 @@ def _lexicographic_minimum(points: isl.Set, best: list[int] | None) -> list[int]
     points = points.detect_equalities()
     if points.is_empty():
         return None
-    for number in range(points.dim(_SET)):
-        value = points.dim_min_val(number)
+    for number, known in enumerate(signless):
+        value = points.plain_get_val_if_fixed(_SET, number)
+        is_fixed = not value.is_nan()
+        if not is_fixed:
+            value = points.dim_min_val(number) if known else _nearest_to_zero(points, number)
         values.append(int(value.to_python()))
-        if best is not None and values > best[: number + 1]:
+        if best is not None and _rank(values) > _rank(best[: number + 1]):
             return None
+        if is_fixed:
+            continue
         points = points.fix_val(_SET, number, value).detect_equalities()
         if points.is_empty():
             return None
     return values
 
 
-@cache
-def _ranking(signless: tuple[bool, ...]) -> isl.Map:
-    """Map a point to what orders points: a dimension of either sign to its size and its sign."""
-    before, after, parts = [], [], []
-    for number, known in enumerate(signless):
-        before.append(f"x{number}")
-        if known:
-            after.append(f"x{number}")
-            continue
-        after += [f"a{number}", f"s{number}"]
-        parts.append(
-            f"((x{number} >= 0 and a{number} = x{number} and s{number} = 0) or "
-            f"(x{number} < 0 and a{number} = -x{number} and s{number} = 1))"
-        )
-    formula = " and ".join(parts) or "0 = 0"
-    return isl.Map(f"{{ [{', '.join(before)}] -> [{', '.join(after)}] : {formula} }}")
-
-
-def _unranked(values: list[int], signless: list[bool]) -> list[int]:
-    remaining = iter(values)
+def _nearest_to_zero(points: isl.Set, number: int) -> isl.Val:
+    """Return the value of a dimension that is the smallest in size, of two the positive one."""
+    lowest = points.dim_min_val(number)
+    if not lowest.is_neg():
+        return lowest
     found = []
-    for known in signless:
-        value = next(remaining)
-        found.append(value if known or next(remaining) == 0 else -value)
-    return found
+    positive = points.lower_bound_val(_SET, number, isl.Val(0))
+    if not positive.is_empty():
+        found.append(positive.dim_min_val(number))
+    negative = points.upper_bound_val(_SET, number, isl.Val(-1))
+    if not (found and found[0].is_zero()) and not negative.is_empty():
+        found.append(negative.dim_max_val(number))
+    return min(found, key=lambda value: (value.abs().to_python(), value.is_neg()))
+
+
+def _rank(values: list[int]) -> list[tuple[int, bool]]:
+    return [(abs(value), value < 0) for value in values]
 
 
 def signless_dimensions(model: Model, statement: StatementModel) -> list[bool]:

@@ -19,6 +19,7 @@ from looptrans.cli.verb import (
     add_placement,
     add_verb,
     load_listing,
+    warn_of_subscripts,
 )
 
 if TYPE_CHECKING:
@@ -193,6 +194,8 @@ def deps(arguments: argparse.Namespace) -> int:
     )
     points = None
     if arguments.format == "svg" and at is not None:
+        if found.unknown is not None:  # a picture without arrows would say that there are none
+            return _incomplete(found.unknown)
         try:
             points = iteration_points(program, at, contents, arguments.budget)
         except BudgetExceeded as error:
@@ -230,7 +233,9 @@ def scc(arguments: argparse.Namespace) -> int:
     from looptrans.analysis.api import components
     from looptrans.reports import render_components
 
-    found = components(load_listing(arguments), graph=arguments.graph, budget=arguments.budget)
+    program = load_listing(arguments)
+    found = components(program, graph=arguments.graph, budget=arguments.budget)
+    warn_of_subscripts(program)
     return _finish(
         arguments,
         lambda: render_components(found, arguments.format, _style()),
@@ -246,6 +251,7 @@ def loops(arguments: argparse.Namespace) -> int:
 
     program = load_listing(arguments)
     found = with_contracts_named(program, loop_facts(program, budget=arguments.budget))
+    warn_of_subscripts(program)
     return _finish(
         arguments,
         lambda: render_loops(program.name, found, arguments.format, _style()),
@@ -260,6 +266,7 @@ def claims(arguments: argparse.Namespace) -> int:
 
     program = load_listing(arguments)
     found = checked(program, budget=arguments.budget)
+    warn_of_subscripts(program)
     return _finish(
         arguments,
         lambda: render_claims(program.name, found, arguments.format, _style()),
@@ -275,7 +282,9 @@ def report(arguments: argparse.Namespace) -> int:
     from looptrans.transforms.advice import with_contracts_named
 
     program = load_listing(arguments)
-    found = everything(program, budget=arguments.budget)
+    # The text counts the dependences in memory and shows none of them.
+    shown: tuple[Basis, ...] = ("value",) if arguments.format == "text" else BASES
+    found = everything(program, shown=shown, budget=arguments.budget)
     judged = with_contracts_named(program, found.loops)
     both = (found.components, found.all_components)
     dependences = _noted(found.dependences, arguments)

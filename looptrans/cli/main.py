@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import gc
 import os
 import sys
@@ -35,6 +36,8 @@ from looptrans.ir.diagnostic import ListingError
 
 FINE, NEGATIVE, FAILED, UNKNOWN = 0, 1, 2, 3
 INTERRUPTED = 130
+# What the system says of a disk that takes no more of the output.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 # Listings and facts are many small objects that stay: to look for cycles among them all the time
 # costs a tenth of a derivation, and finds next to nothing.
 GARBAGE = (100_000, 20, 100)
@@ -119,24 +122,43 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as end:  # argparse has printed help (0) or a usage error (2)
         return end.code if isinstance(end.code, int) else FAILED
     except ListingError as error:
-        print(error.render(), file=sys.stderr)
+        _tell(error.render())
         return FAILED
     except BrokenPipeError:
         _close_stdout()
         return FINE
+    except OSError as error:
+        number = error.errno
+        if error.filename is not None or number is None or number not in NO_ROOM:
+            return _internal_error(error)
+        _close_stdout()
+        _tell(
+            f"error: cannot write the output: {os.strerror(number).lower()}\n"
+            "  help: make room where it goes, or write it elsewhere"
+        )
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # nobody is to see a traceback, whatever is wrong in here
-        if os.environ.get("LOOPTRANS_DEBUG"):
-            raise
-        text = " ".join(str(error).split())[:200]
-        print(
-            f"internal error: {type(error).__name__}: {text}; please report it with the listing "
-            "(LOOPTRANS_DEBUG=1 shows where)",
-            file=sys.stderr,
-        )
-        return FAILED
+        return _internal_error(error)
     return int(status)
+
+
+def _internal_error(error: Exception) -> int:
+    if os.environ.get("LOOPTRANS_DEBUG"):
+        raise error
+    text = " ".join(str(error).split())[:200]
+    _tell(
+        f"internal error: {type(error).__name__}: {text}; please report it with the listing "
+        "(LOOPTRANS_DEBUG=1 shows where)"
+    )
+    return FAILED
+
+
+def _tell(text: str) -> None:
+    """Print an error where somebody still reads them; the exit status stands in any case."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)
 
 
 def _parsed(argv: list[str]) -> argparse.Namespace:
@@ -163,7 +185,17 @@ def _listings_first(argv: list[str]) -> list[str]:
 
 
 def _print_anything() -> None:
-    """Let names and comments print whatever the terminal's encoding."""
+    """Let names and comments print whatever the terminal's encoding.
+
+    A stream that the caller has closed (`>&-`, `<&-`) takes everything and keeps nothing, and has
+    nothing to read.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -16,6 +16,7 @@ from looptrans.cli.verb import (
     add_verb,
     file_name,
     load_listing,
+    warn_of_subscripts,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +118,11 @@ def _add_transformations(parser: argparse.ArgumentParser, number: str) -> None:
     parser.formatter_class = _Help
     add_listing(parser)
     parser.add_argument(
-        "transformations", nargs=number, metavar="T", help='such as "interchange(i, j)"'
+        "transformations",
+        nargs=number,
+        default=[],
+        metavar="T",
+        help='such as "interchange(i, j)"',
     )
     parser.add_argument_group("transformations", CATALOGUE)
 
@@ -164,11 +169,14 @@ def _steps(arguments: argparse.Namespace) -> tuple[Sequence[Step], Sequence[str]
     if not arguments.transformations:
         from looptrans.transforms.check import check_races
 
-        return (Step("", program, program, check_races(program), {}),), ()
+        step = Step("", program, program, check_races(program), {})
+        warn_of_subscripts(program)
+        return (step,), ()
     from looptrans.transforms.script import apply_all, parse_script
 
     calls = parse_script(arguments.transformations)
     steps = apply_all(program, arguments.transformations)
+    warn_of_subscripts(program)
     return steps, [call.text for call in calls[len(steps) :]]
 
 

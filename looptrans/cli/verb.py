@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +16,7 @@ else:
 
 PASSES = ("forward", "backward", "both")
 FORMS = ("kernels", "launch", "atomics")
+SECONDS_TO_WARN = 5.0
 
 Implementation: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -166,6 +168,18 @@ def load_listing(arguments: argparse.Namespace) -> Program:
 
         return annotated_placement(program)
     return program
+
+
+def warn_of_subscripts(program: Program) -> None:
+    """Point out, on standard error, each subscript that may be negative.
+
+    In NumPy it would count from the end, and what is said of the listing would not hold there.
+    """
+    from looptrans.analysis.api import negative_subscripts
+    from looptrans.reports.style import printable
+
+    for warning in negative_subscripts(program, budget=SECONDS_TO_WARN):
+        print(f"warning: {printable(warning)}", file=sys.stderr)
 
 
 def add_sizes(parser: argparse.ArgumentParser, flag: str = "--sizes") -> None:

@@ -37,7 +37,11 @@ def read_source(target: str) -> tuple[Source, str | None]:
 
 
 def _standard_input() -> bytes:
-    return sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        return sys.stdin.buffer.read(LARGEST + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise _unreadable("<stdin>", reason, "pipe the listing into it") from None
 
 
 def _file(path: str) -> bytes:

@@ -110,11 +110,11 @@ def _images(before: Program, after: Program) -> dict[str, Image]:
 
 
 def _require_adjacent(program: Program, one: LoopPath, other: LoopPath) -> None:
-    names = f"{one.variable} and {other.variable}"
+    names = _both(one, other)
     block, inside = one.position[:-1], other.position[:-1]
     if block != inside or one.position == other.position:
         raise NotAdjacent(
-            f"the loops {names} do not stand one after the other"
+            f"{names} do not stand one after the other"
             if one.position != other.position
             else f"the loop {one.variable} is named twice",
             other.loop.span,
@@ -124,11 +124,17 @@ def _require_adjacent(program: Program, one: LoopPath, other: LoopPath) -> None:
     between = block_at(program, one.position)[one.position[-1] + 1 : other.position[-1]]
     if between:
         raise NotAdjacent(
-            f"{described(between[0])} stands between the loops {names}",
+            f"{described(between[0])} stands between {names}",
             between[0].span,
             why="it would have to run before the one loop or after the other",
             remedy=f"move it above {one.variable} or below {other.variable} in the listing",
         )
+
+
+def _both(one: LoopPath, other: LoopPath) -> str:
+    if one.variable == other.variable:
+        return f"the two loops {one.variable}"
+    return f"the loops {one.variable} and {other.variable}"
 
 
 def _require_same_iterations(program: Program, one: LoopPath, other: LoopPath) -> None:
@@ -148,7 +154,7 @@ def _require_same_iterations(program: Program, one: LoopPath, other: LoopPath) -
         return
     if not _same_values(program, one, other):
         raise NotAdjacent(
-            f"the loops {one.variable} and {other.variable} do not have the same iterations",
+            f"{_both(one, other)} do not have the same iterations",
             theirs.span,
             why=f"the one is {loop_text(mine)}, the other {loop_text(theirs)}",
             remedy="give both the same range, with a guard where one has fewer iterations, or "

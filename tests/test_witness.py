@@ -1,0 +1,62 @@
+"""The smallest example of a set of instances, compared with an enumeration."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import islpy as isl
+import pytest
+
+from looptrans.analysis.api import dependences
+from looptrans.analysis.witness import smallest_point
+from tests.analysis import program
+
+# What holds of x, y and z, besides lying between -5 and 5.
+SETS = (
+    "x + y = 3",
+    "x <= -2 and y >= x + 4",
+    "x + 2 y = -7",
+    "(x >= 2 and y = -x) or (x <= -2 and y = x + 1)",
+    "x = -3 or x = 3",
+    "(x = -3 and y = 0) or (x = 3 and y = 4)",
+    "exists e : x = 3 e + 1 and y = -2 e and z = x + y",
+    "x = 2 * floor(y / 3) - 1 and y != 0 and z <= y",
+    "-x >= 1 and -y >= 1 and z = x - y and z <= -1",
+)
+
+
+@pytest.mark.parametrize("condition", SETS)
+def test_the_smallest_point_is_that_of_an_enumeration(condition: str) -> None:
+    box = " and ".join(f"-5 <= {name} <= 5" for name in "xyz")
+    points = isl.Set(f"{{ [x, y, z] : {box} and ({condition}) }}")
+    inside = [
+        point
+        for point in product(range(-5, 6), repeat=3)
+        if not points.intersect(isl.Set(f"{{ [{', '.join(map(str, point))}] }}")).is_empty()
+    ]
+    smallest = min(inside, key=lambda point: [(abs(value), value < 0) for value in point])
+    assert smallest_point(points, [False] * 3) == list(smallest)
+
+
+def test_sizes_of_unknown_sign_do_not_multiply_the_work() -> None:
+    # Seven extents that no array declares: each may be of either sign, as far as is known.
+    text = """
+def conv(x, w, y, B, O, H, W, C, R, S):
+    for b in range(B):
+        for o in range(O):
+            for h in range(H):
+                for v in range(W):
+                    acc = 0.0
+                    for c in range(C):
+                        for r in range(R):
+                            for s in range(S):
+                                t = x[b, c, h + r, v + s] * w[o, c, r, s]
+                                acc = acc + t
+                    y[b, o, h, v] = acc
+"""
+    found = dependences(program(text))
+    assert found.unknown is None
+    assert all(each.witness is not None for each in found.dependences)
+    ones = {"B": 1, "O": 1, "H": 1, "W": 1, "C": 1, "R": 1, "S": 2}
+    inner = [each for each in found.dependences if each.carried_by == "s"]
+    assert [dict(each.witness.parameters) for each in inner if each.witness] == [ones] * len(inner)
