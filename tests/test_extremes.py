@@ -226,7 +226,13 @@ def pooled(X: Float[Array, "B H W"], a: Float[Array, "H W"]):
         )
     return Y
 """
-ALL = (NEAREST, QUANTIZED, LATE_INTERACTION, HARDEST, WORST, CAUSAL, POOLED)
+WITHOUT_ROWS = """
+def without_rows(X: Float[Array, "N"], a: Float[Array, "N"]):
+    y = zeros(1)
+    y[0] = max(X[j] * a[j] * X[j] for j in range(0, N))
+    return y
+"""
+ALL = (NEAREST, QUANTIZED, LATE_INTERACTION, HARDEST, WORST, CAUSAL, POOLED, WITHOUT_ROWS)
 SIZES = {"H": 3, "W": 19, "B": 2, "M": 19, "N": 37, "C": 21, "E": 5, "margin": 0.5, "t": 1.5}
 
 

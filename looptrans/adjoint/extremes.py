@@ -159,7 +159,9 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
         return None
     if any(loop.range.step != 1 for loop in loops):
         return None
-    here = tuple(Var(row.variable) for row in rows)
+    here: tuple[Index, ...] = tuple(Var(row.variable) for row in rows)
+    if not rows:
+        here, shape = (Int(0),), (Int(1),)
     over = [f"_{loop.variable}" if len(loops) > 1 else "" for loop in loops]
     names: list[str] = []
     for suffix in over:
