@@ -3,9 +3,8 @@
 import pytest
 
 from looptrans.emit.backward import emitted_with_backward
-from looptrans.frontend import parse
-from looptrans.ir.source import Source
 from looptrans.runtime.verify_backward import verify_backward
+from tests.analysis import program
 
 LISTING = """
 def fading(A: Float[Array, "M E"], C: Float[Array, "N E"], W: Float[Array, "N D"], speed: float):
@@ -22,10 +21,32 @@ def fading(A: Float[Array, "M E"], C: Float[Array, "N E"], W: Float[Array, "N D"
 @pytest.mark.parametrize("exponent", ["-speed * (i - j)", "(j - i) * speed"])
 def test_a_decay_that_is_growth(exponent: str) -> None:
     """exp(0.5 * 25) is 2.7e5, and float16 ends at 65504."""
-    program = parse(Source("fading.py", LISTING.format(exponent=exponent)))
+    listing = program(LISTING.format(exponent=exponent))
     sizes = {"M": 45, "N": 45, "E": 16, "D": 16, "speed": -0.5}
-    report = verify_backward(program, [sizes], ["float16"])
+    report = verify_backward(listing, [sizes], ["float16"])
     assert report.passed, [out for run in report.runs for out in run.outputs if not out.passed]
+
+
+GATED = """
+def gated(
+    A: Float[Array, "M E"], C: Float[Array, "M E"], c: Float32[Array, "M"], W: Float[Array, "M D"]
+):
+    y = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, i + 1):
+            w = exp(c[i] - c[j]) * sum(A[i, e] * C[j, e] for e in range(0, E))
+            for d in range(0, D):
+                y[i, d] += w * W[j, d]
+    return y
+"""
+
+
+def test_what_a_given_float32_array_says_of_decay_may_be_growth() -> None:
+    """Unlike the logarithm of a sum that the forward pass hands over, taken off its terms."""
+    found = emitted_with_backward(program(GATED))
+    text = found.text[found.text.index("def gated_backward_dA_kernel") :]
+    assert ".to(C_ptr.dtype.element_ty)" not in text
+    assert ".to(A_ptr.dtype.element_ty)" not in text
 
 
 ACTIVATION = """
@@ -43,8 +64,7 @@ def layers(X: Float[Array, "M K"], A: Float[Array, "K N"], C: Float[Array, "N D"
 
 def in_float32(value: str) -> int:
     """Return how many products of the backward module have an operand that is not rounded."""
-    program = parse(Source("layers.py", ACTIVATION.format(value=value)))
-    return emitted_with_backward(program).text.count("else None")
+    return emitted_with_backward(program(ACTIVATION.format(value=value))).text.count("else None")
 
 
 def test_a_power_that_another_one_bounds_is_no_growth() -> None:

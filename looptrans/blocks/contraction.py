@@ -24,29 +24,31 @@ from looptrans.blocks.arithmetic import (
 from looptrans.blocks.builder import Builder
 from looptrans.blocks.expr import (
     Binary,
-    Call,
     Cast,
     Dim,
     Dot,
     Expr,
-    Load,
     Name,
     Number,
     Position,
     Reduce,
-    Unary,
     Where,
-    children,
     dims_of,
     kind_of,
     union,
-    walk,
 )
 from looptrans.blocks.finite import is_finite
 from looptrans.blocks.identities import counted, identity
-from looptrans.blocks.magnitude import is_at_most_one, is_divided
+from looptrans.blocks.operands import (
+    both_rounded,
+    fitting_array,
+    held_array,
+    in_type,
+    is_rounded,
+    is_short,
+    made_of,
+)
 from looptrans.blocks.serial import RunSerially
-from looptrans.ir.affine import form_of
 from looptrans.ir.monoids import Monoid
 
 Rest: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]
@@ -253,163 +255,11 @@ def _sides(
     right = [part for part, dims in zip(inner, free, strict=True) if dims == (columns,)]
     neither = [part for part, dims in zip(inner, free, strict=True) if not dims]
     # What has neither side goes where something has to be worked out anyway.
-    if len(left) == 1 and _held(b, left[0]) is not None and len(right) > 1:
+    if len(left) == 1 and held_array(b, left[0]) is not None and len(right) > 1:
         right += neither
     else:
         left += neither
     return tuple(left), tuple(right), rows, columns
-
-
-def _held(b: Builder, expr: Expr) -> str | None:
-    """Return the array of input type whose elements a value is, untouched."""
-    while isinstance(expr, Cast) and expr.to == "float32" and expr.like is None:
-        expr = expr.operand
-    found = expr.holds if isinstance(expr, Name) else None
-    if isinstance(expr, Load) and expr.kind == "float":
-        found = expr.array
-    return None if found in b.exact else found
-
-
-def _made_of(b: Builder, parts: tuple[Expr, ...]) -> str | None:
-    """Return an array of input type whose elements are factors of an operand."""
-    return next((held for part in parts if (held := _held(b, part)) is not None), None)
-
-
-def _is_rounded(b: Builder, operand: Expr) -> bool:
-    """Tell whether an operand is made one of 16 bits, where it meets one that has no more."""
-    if is_at_most_one(b, operand) or _is_short(b, operand):
-        return True
-    return b.rounded and not is_divided(b, operand) and not _grows(b, operand)
-
-
-def _grows(b: Builder, expr: Expr) -> bool:
-    """Tell whether a value is made of a power that may be too large for 16 bits.
-
-    Where a float32 array has a part in it, as the logarithm of a sum that was handed over has, it
-    is taken for a weight. A decay that the inputs decide may as well be growth; over another power,
-    as in x * exp(-x) / (1 + exp(-x)) ** 2, it is no larger than what it is multiplied by.
-    """
-    if is_at_most_one(b, expr):
-        return False
-    match expr:
-        case Call("pow", (base, Number())):
-            return _grows(b, base)
-        case Call("exp" | "exp2" | "pow"):
-            return not _takes_off(b, expr)
-        case Call("log"):
-            return False
-        case Binary("/", left, right):
-            return _grows(b, left) and not _grows(b, right)
-        case Name(name):
-            return name in b.defined and _grows(b, b.defined[name])
-        case _:
-            return any(_grows(b, part) for part in children(expr))
-
-
-def _takes_off(b: Builder, expr: Expr) -> bool:
-    """Tell whether a value is made of an element of an array that is in float32 in any case."""
-    logarithms = b.rounding.logarithms if b.rounding is not None else frozenset[str]()
-    left, seen = [expr], set[str]()
-    while left:
-        for part in walk(left.pop()):
-            array = part.array if isinstance(part, Load) else None
-            if isinstance(part, Name):
-                array = part.holds
-                if part.name in b.defined and part.name not in seen:
-                    seen.add(part.name)
-                    left.append(b.defined[part.name])
-            if array in logarithms:
-                return True
-    return False
-
-
-def _both_rounded(b: Builder, left: Expr, right: Expr) -> str | None:
-    """Return the array of input type whose type two operands get that are worked out of inputs.
-
-    Not where a power may be too large for 16 bits: such are multiplied in pairs.
-    """
-    if not b.rounded or any(is_divided(b, x) or _has_power(b, x) for x in (left, right)):
-        return None
-    arrays = [_input_in(b, side) for side in (left, right)]
-    return arrays[0] if None not in arrays else None
-
-
-def _has_power(b: Builder, expr: Expr) -> bool:
-    """Tell whether a value is made of a power that is not surely at most 1."""
-    if is_at_most_one(b, expr):
-        return False
-    match expr:
-        case Call("exp" | "exp2" | "pow"):
-            return True
-        case Name(name):
-            return name in b.defined and _has_power(b, b.defined[name])
-        case _:
-            return any(_has_power(b, part) for part in children(expr))
-
-
-def _input_in(b: Builder, expr: Expr) -> str | None:
-    """Return an array of input type that a value is worked out from."""
-    left, seen = [expr], set[str]()
-    while left:
-        for part in walk(left.pop()):
-            held = _held(b, part)
-            if held is not None:
-                return held
-            if isinstance(part, Name) and part.name in b.defined and part.name not in seen:
-                seen.add(part.name)
-                left.append(b.defined[part.name])
-    return None
-
-
-def _fits(b: Builder, expr: Expr) -> str | None:
-    """Return an array of input type that could hold a value without rounding it.
-
-    Its own elements, their sizes and opposites, the larger or smaller ones, and choices among them.
-    """
-    held = _held(b, expr)
-    if held is not None:
-        return held
-    match expr:
-        case Cast(operand, "float32", None) | Unary("-", operand) | Call("abs", (operand,)):
-            return _fits(b, operand)
-        case Name(name) if name in b.defined:
-            return _fits(b, b.defined[name])
-        case Call("max" | "min", parts):
-            return _all_fit(b, parts)
-        case Where(_, chosen, otherwise):
-            return _all_fit(b, (chosen, otherwise))
-        case _:
-            return None
-
-
-def _all_fit(b: Builder, parts: tuple[Expr, ...]) -> str | None:
-    arrays = [_fits(b, part) for part in parts if not _is_short(b, part)]
-    return arrays[0] if arrays and None not in arrays else None
-
-
-def _is_short(b: Builder, expr: Expr) -> bool:
-    """Tell whether a value is one that every type of floating-point numbers of 16 bits has."""
-    match expr:
-        case Number(value):
-            return float(value).is_integer() and abs(value) <= 256
-        case Cast(operand, "float32", None):
-            return _is_short(b, operand)
-        case Name(name) if name in b.read:
-            return _is_short(b, b.read[name])
-        case Load(array, kind="int"):
-            forms = [form_of(end) for end in b.program.array(array).value_range or ()]
-            within = [-256 <= form.constant <= 257 for form in forms if form.is_constant]
-            return len(within) == 2 and all(within)
-    return False
-
-
-def _in_type(b: Builder, expr: Expr, array: str) -> Expr:
-    """Return an operand in the type of an array that could hold it."""
-    if _held(b, expr) is None:
-        return Cast(expr, like=array)
-    while isinstance(expr, Cast):
-        expr = expr.operand
-    return expr
 
 
 def _dot(
@@ -423,21 +273,24 @@ def _dot(
         return None
     for dim in (rows, columns, over):
         b.seen_contracted |= {(each.name, each.role) for each in (dim, b.twins.get(dim, dim))}
-    held = [_fits(b, parts[0]) if len(parts) == 1 else None for parts in (left_parts, right_parts)]
+    held = [
+        fitting_array(b, parts[0]) if len(parts) == 1 else None
+        for parts in (left_parts, right_parts)
+    ]
     left, right = product(left_parts), product(right_parts)
     if held == [None, None]:
         # What every type has is in that of the elements which the other operand is made of.
-        if _is_short(b, left):
-            held[0] = _made_of(b, right_parts)
-        elif _is_short(b, right):
-            held[1] = _made_of(b, left_parts)
+        if is_short(b, left):
+            held[0] = made_of(b, right_parts)
+        elif is_short(b, right):
+            held[1] = made_of(b, left_parts)
     if held[0] is not None and held[1] is not None:
-        left, right = _in_type(b, left, held[0]), _in_type(b, right, held[1])
-    elif held[0] is not None and _is_rounded(b, right):
-        left, right = _in_type(b, left, held[0]), Cast(right, like=held[0])
-    elif held[1] is not None and _is_rounded(b, left):
-        left, right = Cast(left, like=held[1]), _in_type(b, right, held[1])
-    elif (array := _both_rounded(b, left, right)) is not None:
+        left, right = in_type(b, left, held[0]), in_type(b, right, held[1])
+    elif held[0] is not None and is_rounded(b, right):
+        left, right = in_type(b, left, held[0]), Cast(right, like=held[0])
+    elif held[1] is not None and is_rounded(b, left):
+        left, right = Cast(left, like=held[1]), in_type(b, right, held[1])
+    elif (array := both_rounded(b, left, right)) is not None:
         left, right = Cast(left, like=array), Cast(right, like=array)
     else:
         left, right = as_float(left), as_float(right)
@@ -469,7 +322,7 @@ def _dot(
 def _masked(b: Builder, operand: Expr, conjunct: Expr) -> Expr:
     if isinstance(operand, Cast) and operand.like is not None:
         return Cast(Where(conjunct, operand.operand, Number(0.0)), like=operand.like)
-    held = _held(b, operand)
+    held = held_array(b, operand)
     if held is not None:
         return Cast(Where(conjunct, as_float(operand), Number(0.0)), like=held)
     return Where(conjunct, operand, Number(0.0))
