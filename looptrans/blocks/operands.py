@@ -50,8 +50,9 @@ def is_rounded(b: Builder, operand: Expr) -> bool:
 def _grows(b: Builder, expr: Expr) -> bool:
     """Tell whether a value is made of a power that may be too large for 16 bits.
 
-    Where the logarithm of a sum that was handed over has a part in it, it is a weight. A decay that the inputs decide may as well be growth; over another power,
-    as in x * exp(-x) / (1 + exp(-x)) ** 2, it is no larger than what it is multiplied by.
+    Where the logarithm of a sum that was handed over has a part in it, it is a weight. A decay that
+    the inputs decide may as well be growth; over another power, as in
+    x * exp(-x) / (1 + exp(-x)) ** 2, it is no larger than what it is multiplied by.
     """
     if is_at_most_one(b, expr):
         return False
