@@ -271,6 +271,7 @@ def test_late_interaction_is_products_of_matrices_in_one_kernel() -> None:
     text = emitted(program(LATE_INTERACTION)).text
     assert text.count("@triton.jit\ndef late_interaction") == 1
     assert "tl.dot(Q_ie, tl.trans(K_je)" in text
+    assert "N: tl.constexpr" not in text  # no row of all j
 
 
 @pytest.mark.parametrize(

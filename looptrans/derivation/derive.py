@@ -39,6 +39,7 @@ from looptrans.derivation.step import (
 from looptrans.derivation.together import (
     apart,
     by_themselves,
+    extrema_in_loops,
     joined,
     one_pass,
     outward,
@@ -107,6 +108,8 @@ def derive(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
     in_order(work)
+    if goal == "fold":
+        extrema_in_loops(work)
     # The parts that rows keep have subscripts of products, through which no value is followed.
     in_states(work)
     if goal == "fold":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from looptrans.adjoint.spelled import LOOPS
 from looptrans.algebra.free import freed
 from looptrans.derivation.apart import (
     Branching,
@@ -24,6 +25,7 @@ from looptrans.derivation.passes import Passes, brought_out, passes, sums_of_sum
 from looptrans.derivation.side_by_side import worth_joining
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.value import Reduce, Value, walk_value
 from looptrans.ir.walk import placed
 from looptrans.transforms.tree import (
     Position,
@@ -62,6 +64,33 @@ def sums_in_loops(work: Work) -> None:
     own_arrays(work)
     for label in tuple(sums_of_sums(work.program)):
         work.take("sum as a loop", label)
+
+
+def extrema_in_loops(work: Work) -> None:
+    """Write maxima and minima of products as loops, where another sum or extremum is over them.
+
+    sum(max(sum(Q[i, e] * K[j, e] for e in …) for j in …) for i in …) would have a row of all j.
+    """
+    while True:
+        found = (
+            place.label
+            for place in placed(work.program)
+            if isinstance(place.node, Assign) and any(map(_is_over_extrema, place.node.values))
+        )
+        label = next(found, None)
+        if label is None or work.take(LOOPS, label) is None:
+            return
+
+
+def _is_over_extrema(value: Value) -> bool:
+    """Tell whether a value has a reduction over extrema of sums."""
+    inside = [part for part in walk_value(value) if isinstance(part, Reduce)]
+    return any(
+        inner.function != "sum" and any(isinstance(p, Reduce) for p in walk_value(inner.body))
+        for outer in inside
+        for inner in walk_value(outer.body)
+        if isinstance(inner, Reduce)
+    )
 
 
 def brought_together(work: Work) -> None:
