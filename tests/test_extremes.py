@@ -233,7 +233,18 @@ def without_rows(X: Float[Array, "N"], a: Float[Array, "N"]):
     return y
 """
 ALL = (NEAREST, QUANTIZED, LATE_INTERACTION, HARDEST, WORST, CAUSAL, POOLED, WITHOUT_ROWS)
-SIZES = {"H": 3, "W": 19, "B": 2, "M": 19, "N": 37, "C": 21, "E": 5, "margin": 0.5, "t": 1.5}
+SIZES = {
+    "H": 3,
+    "W": 19,
+    "B": 2,
+    "M": 19,
+    "N": 37,
+    "C": 21,
+    "E": 5,
+    "margin": 0.5,
+    "t": 1.5,
+    "R": 2,
+}
 
 
 def sizes_of(text: str) -> dict[str, float]:
@@ -333,3 +344,105 @@ def test_the_slope_of_tanh_is_not_multiplied_out() -> None:
     text = emitted_with_backward(program(FAR)).text
     assert text.count("_tanh_slope(m_kept_i") >= 2
     assert "_tanh(m_kept_i" in text  # for dw
+
+
+OFFSETS = """
+def offsets(X: Float[Array, "M E"], K: Float[Array, "M E"], R: int):
+    y = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(-R, R + 1):
+            if i + j >= 0 and i + j < M:
+                m = max(m, sum(X[i, e] * K[i + j, e] for e in range(0, E)))
+        y[i] = m
+    return y
+"""
+ALL_PAIRS = """
+def all_pairs(X: Float[Array, "M E"], K: Float[Array, "N E"]):
+    y = zeros(1)
+    far = 0.0
+    for i in range(0, M):
+        near = inf
+        for j in range(0, N):
+            near = min(near, sum((X[i, e] - K[j, e]) ** 2 for e in range(0, E)))
+        far = max(far, near)
+    y[0] = sqrt(far)
+    return y
+"""
+
+
+@pytest.mark.parametrize("text", [OFFSETS, ALL_PAIRS])
+def test_gradients_agree_with_differences_of_the_listing(text: str, tmp_path: Path) -> None:
+    listing = program(text)
+    sizes = {**sizes_of(text), "M": 6} | ({"N": 7} if "N" in sizes_of(text) else {})
+    random = np.random.default_rng(5)
+    X, K = random.standard_normal((6, 5)), random.standard_normal((sizes.get("N", 6), 5))
+    module = loaded(emitted_with_backward(listing).text, tmp_path / f"{listing.name}_slopes.py")
+    given = [torch.from_numpy(each).float().requires_grad_() for each in (X, K)]
+    module_inputs = (*given, 2) if "R" in sizes else given
+    getattr(module, listing.name)(*module_inputs).sum().backward()
+
+    def total(x: np.ndarray, k: np.ndarray) -> float:
+        return float(execute(listing, sizes=sizes, inputs={"X": x, "K": k})["y"].sum())
+
+    for own, tensor in ((0, given[0]), (1, given[1])):
+        slopes = np.zeros((X, K)[own].shape)
+        for cell in np.ndindex(*slopes.shape):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = [X.copy(), K.copy()]
+                moved[own][cell] += sign * 1e-6
+                ends.append(total(*moved))
+            slopes[cell] = (ends[0] - ends[1]) / 2e-6
+        assert tensor.grad is not None
+        np.testing.assert_allclose(tensor.grad.numpy(), slopes, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("start", ["m = 1.0", ""])
+@pytest.mark.parametrize(
+    "before, guard",
+    [
+        ("{} * w[i]", ""),  # seen before the loop
+        ("0.5", "if ok[i]"),  # what it starts from stays in some rows
+    ],
+)
+def test_a_start_that_is_seen_is_not_taken_for_0(start: str, before: str, guard: str) -> None:
+    cell = "m" if start else "best[i]"
+    loop = f"""for j in range(0, N):
+            {cell} = max({cell}, sum(X[i, e] * K[j, e] for e in range(0, E)))"""
+    if guard:
+        loop = f"{guard}:\n            " + loop.replace("\n", "\n    ")
+    text = f"""
+def seen(
+    X: Float[Array, "M E"], K: Float[Array, "N E"], w: Float[Array, "M"], ok: Bool[Array, "M"]
+):
+    y = zeros(M)
+    best = full(M, 1.0)
+    for i in range(0, M):
+        {start or "u = 0.0"}
+        t = {before.format(cell)}
+        {loop}
+        y[i] = {cell} + t
+    return y
+"""
+    with pytest.raises(Refused, match="cannot be told from rounded numbers"):
+        emitted_with_backward(program(text))
+
+
+def test_what_is_picked_beside_an_extremum_is_refused_with_the_reason() -> None:
+    text = """
+def beside(X: Float[Array, "M E"], K: Float[Array, "N E"], w: Float[Array, "N"]):
+    y = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        v = 0.0
+        for j in range(0, N):
+            s = sum(X[i, e] * K[j, e] for e in range(0, E))
+            if s >= m:
+                m = s
+                v = w[j] * s
+        y[i] = v
+    return y
+"""
+    with pytest.raises(Refused, match="carried from one iteration of j"):
+        emitted_with_backward(program(text), of=("y",))

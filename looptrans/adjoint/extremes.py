@@ -14,6 +14,7 @@ of the forward pass. Its adjoint goes to the first that attains it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.printing import shape_text
@@ -43,6 +44,9 @@ from looptrans.ir.walk import Placed, accesses, nodes, placed
 from looptrans.transforms.accesses import listed
 from looptrans.transforms.naming import fresh_name
 
+BELOW_ALL: Final = -(2**31)
+"""What is told instead of a place where nothing attains an extremum and -1 may be a place."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlacesKept:
@@ -53,7 +57,8 @@ class PlacesKept:
         program: It, with the places as arguments.
         cell: The extremum.
         places: For each loop that it is worked out over, the array of the iterations that attain
-            it, one for each iteration of the loops around; -1 where there is none.
+            it, one for each iteration of the loops around; of one element where there are none.
+        nowhere: What is told where there is none.
         instead: The nodes of the program that others of the listing stand for, and what stands for
             each in a forward pass that hands the places over.
         is_last: Whether the last of several that attain it is told, as the listing tells it.
@@ -63,6 +68,7 @@ class PlacesKept:
     program: Program
     cell: str
     places: tuple[Array, ...]
+    nowhere: int
     instead: tuple[tuple[Node, tuple[Node, ...]], ...]
     is_last: bool = False
 
@@ -112,7 +118,7 @@ class PlacesKept:
         if found != len(self.instead):
             raise NotDifferentiated(f"what {self.cell} is the largest or smallest of is kept")
         shapes = [tuple(e for e in place.shape if e is not None) for place in self.places]
-        made = [Create("full", shape, Const(-1), "int") for shape in shapes]
+        made = [Create("full", shape, Const(self.nowhere), "int") for shape in shapes]
         own = [replace(place, role="local", annotation=None) for place in self.places]
         more = tuple(o for o in program.outputs if o not in self.listing.outputs)
         return again(
@@ -179,7 +185,13 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
         for place, loop in zip(cells, loops, strict=True)
     ]
     added = If(attained, (Assign(node.label, (cell,), (Binary("+", Read(cell), offered),)),))
-    none = Relation("<", Opaque(names[0], here), Int(0))
+    is_natural = isinstance(loops[0].range.start, Int) and loops[0].range.start.value >= 0
+    nowhere = -1 if is_natural else BELOW_ALL
+    none = (
+        Relation("<", Opaque(names[0], here), Int(0))
+        if is_natural
+        else Relation("==", Opaque(names[0], here), Int(nowhere))
+    )
     behind = Assign(node.label, (cell,), (Select(none, old, Read(cell)),))
     new: dict[int, Node] = {id(node): added}
     new |= {id(each): _picking(each, attained) for each in kept}
@@ -204,7 +216,7 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
         arrays=(*program.arrays, *given),
     )
     is_last = picks[1].op in (">=", "<=")
-    return PlacesKept(program, again(changed), cell.array, given, tuple(instead), is_last)
+    return PlacesKept(program, again(changed), cell.array, given, nowhere, tuple(instead), is_last)
 
 
 def _is_set_by(program: Program, cell: Access, known: tuple[Assign, ...]) -> bool:
@@ -277,16 +289,17 @@ def _set_before(
     """
     for depth, loop in enumerate(site.loop_positions):
         found = [
-            site.node
-            for site in placed(program)
-            if site.position[:-1] == loop[:-1]
-            and site.position < loop
-            and isinstance(site.node, Assign)
-            and site.node.targets == (cell,)
+            (each.node, each.position)
+            for each in placed(program)
+            if each.position[:-1] == loop[:-1]
+            and each.position < loop
+            and isinstance(each.node, Assign)
+            and each.node.targets == (cell,)
         ]
         match found:
-            case [Assign(values=(value,)) as only] if _is_number(value):
-                return only, value, depth
+            case [(Assign(values=(value,)) as only, begins)] if _is_number(value):
+                is_seen = any(begins < each.position < loop for each in _reads(program, cell))
+                return None if is_seen else (only, value, depth)
     depth = len(cell.subscripts)
     rows = site.loops[:depth]
     array = program.array(cell.array)
@@ -296,8 +309,39 @@ def _set_before(
         if isinstance(made, Declaration) and made.array == cell.array:
             filled = first_value(made.creation)
             if filled is not None and _is_number(filled):
-                return made, filled, depth
+                return (made, filled, depth) if _is_complete(program, cell, site, depth) else None
     return None
+
+
+def _is_complete(program: Program, cell: Access, site: Placed, depth: int) -> bool:
+    """Tell whether an extremum is worked out for each row before its cell is read elsewhere.
+
+    Args:
+        program: The program.
+        cell: The cell, an element of an array.
+        site: The statement that works the extremum out.
+        depth: How many of the loops around it are those of rows.
+    """
+    loop = site.loop_positions[depth]
+    if any(len(branch) <= len(loop) for branch in site.branches):
+        return False
+    for reader in _reads(program, cell):
+        if reader.position[: len(loop)] == loop:
+            continue
+        shared = sum(row in reader.loop_positions for row in site.loop_positions[:depth])
+        own = [r.access.subscripts for r in accesses(reader.node) if r.access.array == cell.array]
+        if reader.position < loop or any(each[:shared] != cell.subscripts[:shared] for each in own):
+            return False
+    return True
+
+
+def _reads(program: Program, cell: Access) -> list[Placed]:
+    """Return the statements and conditions that read an array."""
+    return [
+        site
+        for site in placed(program)
+        if any(r.access.array == cell.array and not r.is_write for r in accesses(site.node))
+    ]
 
 
 def _zeroed(node: Assign | Declaration) -> Node:

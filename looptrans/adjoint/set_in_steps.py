@@ -54,7 +54,8 @@ def _sets(node: Assign, name: str) -> bool:
 def _named(program: Program, name: str, loop: Position, steps: list[Placed]) -> Program | None:
     """Return the listing with a name for what each step but the last one leaves in a loop.
 
-    None where a step in the loop is what the state starts from: nothing sets it before then.
+    None where a step in the loop is what the state starts from: nothing sets it before then, or
+    all do no more than to start it.
     """
     between: list[str] = []
     for _ in steps[1:]:
@@ -77,9 +78,10 @@ def _named(program: Program, name: str, loop: Position, steps: list[Placed]) -> 
         arrays=(*program.arrays, *(replace(array, name=each) for each in between)),
     )
     try:
-        return again(after)
+        after = again(after)
     except ListingError:
         return None
+    return after if any(array.name == name for array in after.arrays) else None
 
 
 def _moved(node: Node, name: str, reads: Mapping[str, str], writes: Mapping[str, str]) -> Node:
