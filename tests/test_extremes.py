@@ -376,7 +376,7 @@ def test_gradients_agree_with_differences_of_the_listing(text: str, tmp_path: Pa
     listing = program(text)
     sizes = {**sizes_of(text), "M": 6} | ({"N": 7} if "N" in sizes_of(text) else {})
     random = np.random.default_rng(5)
-    X, K = random.standard_normal((6, 5)), random.standard_normal((sizes.get("N", 6), 5))
+    X, K = random.standard_normal((6, 5)), random.standard_normal((int(sizes.get("N", 6)), 5))
     module = loaded(emitted_with_backward(listing).text, tmp_path / f"{listing.name}_slopes.py")
     given = [torch.from_numpy(each).float().requires_grad_() for each in (X, K)]
     module_inputs = (*given, 2) if "R" in sizes else given
