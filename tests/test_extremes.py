@@ -446,3 +446,12 @@ def beside(X: Float[Array, "M E"], K: Float[Array, "N E"], w: Float[Array, "N"])
 """
     with pytest.raises(Refused, match="carried from one iteration of j"):
         emitted_with_backward(program(text), of=("y",))
+
+
+def test_what_was_the_extremum_before_is_looked_for_in_a_bounded_time() -> None:
+    """No operator joins this state; the search for numbers that show it met infinities."""
+    text = a_pick("guarded", ">").replace("v = Y[j]", "q = j")
+    text = text.replace("    best = X[i, j]", "    v = best\n                best = X[i, j]")
+    text = text.replace("        k = -1\n", "        k = -1\n        q = -1\n")
+    report = verify(program(text), [{"M": 5, "N": 40}], ["float32"])
+    assert report.passed, verification_text(report)

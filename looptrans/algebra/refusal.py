@@ -23,6 +23,7 @@ State = dict[str, Number]
 _GRID = (0, 1, -1, 2, mpmath.mpf(1) / 2)
 _BLOCKS = 160
 _ROOTS = 60
+_CALLS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,14 @@ class _Trial:
                 found[n][name] = value
             return found
 
+        calls = 0
+
         def gap(*values: Number) -> list[Number]:
+            nonlocal calls
+            calls += 1
+            if calls > _CALLS:
+                # mpmath halves a step until it helps, which it never does beside an infinity.
+                raise ValueError("no root is found")
             after = self._after(put_in(values))
             return [after[name] - goal[name] for name in names]
 
