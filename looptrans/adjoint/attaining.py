@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.ir.condition import Data, Every, conjunction
+from looptrans.ir.condition import MIRRORED, Data, Every, conjunction
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Call, Compare, Read, Select, Value, walk_value
@@ -122,17 +122,13 @@ def _extremum(node: Assign, cell: Access, word: str, value: Value) -> Assign:
 
 def _moved(test: Value, value: Value, cell: Access) -> str | None:
     """Return which extremum a cell is that takes a value where a test holds, if it is one."""
-    match test:
-        case Compare(">" | ">=", left, right) if (left, right) == (value, Read(cell)):
-            return "max"
-        case Compare("<" | "<=", left, right) if (left, right) == (Read(cell), value):
-            return "max"
-        case Compare("<" | "<=", left, right) if (left, right) == (value, Read(cell)):
-            return "min"
-        case Compare(">" | ">=", left, right) if (left, right) == (Read(cell), value):
-            return "min"
-        case _:
-            return None
+    if not isinstance(test, Compare):
+        return None
+    op, sides = test.op, (test.left, test.right)
+    if sides == (Read(cell), value):
+        op, sides = MIRRORED[op], (value, Read(cell))
+    words = {">": "max", ">=": "max", "<": "min", "<=": "min"}
+    return words.get(op) if sides == (value, Read(cell)) else None
 
 
 def _read_in(node: Assign | If) -> set[str]:

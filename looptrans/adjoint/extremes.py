@@ -21,7 +21,15 @@ from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.recurrences import again
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.values import ZERO, is_number
-from looptrans.ir.condition import ALWAYS, Comparison, Condition, Data, Relation, conjunction
+from looptrans.ir.condition import (
+    ALWAYS,
+    MIRRORED,
+    Comparison,
+    Condition,
+    Data,
+    Relation,
+    conjunction,
+)
 from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
@@ -153,18 +161,20 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
     (cell, *others), (value, *more) = node.targets, node.values
     update = None if others or more else accumulation(cell, value)
     begun = _set_before(program, cell, site)
-    if update is None or update[0] == "sum" or update[2] != ALWAYS or begun is None:
+    if update is None or begun is None:
         return None
-    first, old, depth = begun
+    (function, offered, condition), (first, old, depth) = update, begun
+    if function == "sum" or condition != ALWAYS:
+        return None
     rows, loops = site.loops[:depth], site.loops[depth:]
     shape = tuple(e for row in rows if (e := _extent(row.range)) is not None)
-    picks = _picks(node, loops[0], cell, *update[:2])
+    picks = _picks(node, loops[0], cell, function, offered)
     known = (first, node) if isinstance(first, Assign) else (node,)
     alone = _is_set_by(program, cell, known)
-    if picks is None or not alone or len(shape) < len(rows):
+    in_steps = any(loop.range.step != 1 for loop in loops)
+    if picks is None or not alone or len(shape) < len(rows) or in_steps:
         return None
-    if any(loop.range.step != 1 for loop in loops):
-        return None
+    kept, test = picks
     here: tuple[Index, ...] = tuple(Var(row.variable) for row in rows)
     if not rows:
         here, shape = (Int(0),), (Int(1),)
@@ -172,7 +182,6 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
     names: list[str] = []
     for suffix in over:
         names.append(fresh_name(program, f"{cell.array}_at{suffix}", names))
-    offered, kept, moves = update[1], picks[0], Data(picks[1])
     pairs = list(zip(names, loops, strict=True))
     attained = conjunction(*(Relation("==", Var(p.variable), Opaque(n, here)) for n, p in pairs))
     cells = [Access(name, here) for name in names]
@@ -180,7 +189,7 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
         Assign(
             node.label,
             (place,),
-            (Select(moves, IndexValue(Var(loop.variable)), Read(place)),),
+            (Select(Data(test), IndexValue(Var(loop.variable)), Read(place)),),
         )
         for place, loop in zip(cells, loops, strict=True)
     ]
@@ -215,7 +224,7 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
         arguments=(*program.arguments, *names),
         arrays=(*program.arrays, *given),
     )
-    is_last = picks[1].op in (">=", "<=")
+    is_last = test.op in (">=", "<=")
     return PlacesKept(program, again(changed), cell.array, given, nowhere, tuple(instead), is_last)
 
 
@@ -239,9 +248,8 @@ def _picks(
         in another way.
     """
     above: tuple[Comparison, ...] = (">", ">=") if function == "max" else ("<", "<=")
-    turned: dict[str, Comparison] = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
     old = Read(cell)
-    tests = {Compare(turned[op], old, offered): Compare(op, offered, old) for op in above}
+    tests = {Compare(MIRRORED[op], old, offered): Compare(op, offered, old) for op in above}
     tests |= {test: test for test in tests.values()}
     found: list[Assign] = []
     tested: dict[Compare, None] = {}
