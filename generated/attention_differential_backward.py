@@ -1502,7 +1502,7 @@ def attention_differential_backward_dK_dV_dK2_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_differential_backward_dK_dV_dK2_kernel_default = {
-    2: attention_differential_backward_dK_dV_dK2_kernel_config(64, 32, 8, 3),
+    2: attention_differential_backward_dK_dV_dK2_kernel_config(64, 16, 8, 3),
     4: attention_differential_backward_dK_dV_dK2_kernel_config(32, 32, 8, 1),
 }
 
@@ -1512,7 +1512,14 @@ attention_differential_backward_dK_dV_dK2_kernel_tuned = {
         attention_differential_backward_dK_dV_dK2_kernel,
         [
             attention_differential_backward_dK_dV_dK2_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in [
+                (64, 16, 8, 3), (128, 32, 8, 2), (128, 32, 8, 3), (128, 64, 8, 2), (128, 64, 8, 3),
+                (128, 128, 8, 2), (128, 128, 8, 3), (64, 32, 4, 2), (64, 32, 4, 3), (64, 64, 4, 2),
+                (64, 64, 4, 3), (64, 128, 4, 2), (64, 128, 4, 3), (128, 32, 4, 2), (128, 32, 4, 3),
+                (128, 64, 4, 2), (128, 64, 4, 3), (128, 128, 4, 2), (128, 128, 4, 3),
+                (64, 32, 8, 2), (64, 32, 8, 3), (64, 64, 8, 2), (64, 64, 8, 3), (64, 128, 8, 2),
+                (64, 128, 8, 3),
+            ]
         ],
         key=["H", "M", "N", "E", "D"],
         fitting=_fitting(attention_differential_backward_dK_dV_dK2_kernel_footprint, 2),
@@ -2177,7 +2184,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op(_free("attention_differential_forward_58b24c06"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_forward_55057da7"), mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2198,7 +2205,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_differential_backward_58b24c06"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_backward_55057da7"), mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

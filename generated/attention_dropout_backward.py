@@ -43,11 +43,11 @@
 #   3. reassociate a contraction (algebra: sum(P[b, h, i, j] * dP_sum[b, h, i, j] if uniform(seed, b
 #      * H + h, i, j) >= p else 0.0 for j in range(0, min(N, i + 1))) = (1.0 - p) * sum(dO[b, h, i,
 #      d] * O[b, h, i, d] for d in range(0, D)))
-#   4. do a sum term by term (algebra: -(sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, min(N,
-#      i + 1))) / l[b, h, i]) = -(sum(dO[b, h, i, d] * O[b, h, i, d] for d in range(0, D)) / l[b, h,
-#      i]))
-#   5. do a sum term by term (algebra: -sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, min(N,
-#      i + 1))) = -delta[b, h, i])
+#   4. do a sum term by term (algebra: -(sum(dP[b, h, i, j] * P[b, h, i, j] if uniform(seed, b * H +
+#      h, i, j) >= p else 0.0 for j in range(0, min(N, i + 1))) / l[b, h, i]) = -(sum(dO[b, h, i, d]
+#      * O[b, h, i, d] for d in range(0, D)) / l[b, h, i]))
+#   5. do a sum term by term (algebra: -sum(dP[b, h, i, j] * P[b, h, i, j] if uniform(seed, b * H +
+#      h, i, j) >= p else 0.0 for j in range(0, min(N, i + 1))) = -delta[b, h, i])
 #   6. dm vanishes (algebra: dm = 0)
 #   7. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
@@ -89,7 +89,7 @@
 #                         S = scale * S_sum
 #                         P = exp(S - lse[b, h, i])
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dP = dP_sum / (1.0 - p) if uniform(seed, b * H + h, i, j) >= p else 0.0
+#                         dP = dP_sum / (1.0 - p)
 #                         dS = P * (
 #                             (dP if uniform(seed, b * H + h, i, j) >= p else 0.0)
 #                             - delta[b, h, i]
@@ -111,9 +111,7 @@
 #                             S_2 = scale * S_sum_2
 #                             P_2 = exp(S_2 - lse[b, h, i])
 #                             dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                             dP_2 = dP_sum_2 / (1.0 - p) if uniform(
-#                                 seed, b * H + h, i, j
-#                             ) >= p else 0.0
+#                             dP_2 = dP_sum_2 / (1.0 - p)
 #                             dS_2 = P_2 * (
 #                                 (dP_2 if uniform(seed, b * H + h, i, j) >= p else 0.0)
 #                                 - delta[b, h, i]
@@ -234,8 +232,7 @@
 #                         S = scale * S_sum  # S5
 #                         P = exp(S - lse[b, h, i])  # S6
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
-#                         # S8
-#                         dP = dP_sum / (1.0 - p) if uniform(seed, b * H + h, i, j) >= p else 0.0
+#                         dP = dP_sum / (1.0 - p)  # S8
 #                         # S9
 #                         dS = P * (
 #                             (dP if uniform(seed, b * H + h, i, j) >= p else 0.0)
@@ -263,10 +260,7 @@
 #                             P_2 = exp(S_2 - lse[b, h, i])  # S16
 #                             # S17
 #                             dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                             # S18
-#                             dP_2 = dP_sum_2 / (1.0 - p) if uniform(
-#                                 seed, b * H + h, i, j
-#                             ) >= p else 0.0
+#                             dP_2 = dP_sum_2 / (1.0 - p)  # S18
 #                             # S19
 #                             dS_2 = P_2 * (
 #                                 (dP_2 if uniform(seed, b * H + h, i, j) >= p else 0.0)
@@ -832,9 +826,11 @@ def attention_dropout_backward_dQ_kernel(
             V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
-        uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
-        dP = tl.where(uniform >= p, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
-        dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
+        dP = dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32))  # S8
+        dS = P * (
+            tl.where(_uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP, 0.0)
+            - delta_i.to(tl.float32)[:, None]
+        )  # S9
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
         dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
     # Some rows have ended.
@@ -855,9 +851,11 @@ def attention_dropout_backward_dQ_kernel(
             other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
-        uniform = _uniform(seed, b * H + h, i[:, None], j[None, :])  # S8
-        dP = tl.where(uniform >= p, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
-        dS = P * (tl.where(uniform >= p, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
+        dP = dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32))  # S8
+        dS = P * (
+            tl.where(_uniform(seed, b * H + h, i[:, None], j[None, :]) >= p, dP, 0.0)
+            - delta_i.to(tl.float32)[:, None]
+        )  # S9
         dscale_part = dscale_part + tl.sum(
             tl.where(
                 tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
@@ -1103,9 +1101,9 @@ def attention_dropout_backward_dK_dV_kernel(
             dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
-        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
+        dP_2 = dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32))  # S18
         delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S19
+        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
             tl.where(
@@ -1141,9 +1139,9 @@ def attention_dropout_backward_dK_dV_kernel(
         )  # S15, S16
         dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
-        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
+        dP_2 = dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32))  # S18
         delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S19
+        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
         dV = tl.dot(
@@ -1170,9 +1168,9 @@ def attention_dropout_backward_dK_dV_kernel(
             dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
-        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S18
-        dP_2 = tl.where(uniform >= p, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
+        dP_2 = dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32))  # S18
         delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S19
+        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S19
         dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
             tl.where(
@@ -1951,7 +1949,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_d7c9fe68"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_440f79e2"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1971,7 +1969,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_d7c9fe68"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_440f79e2"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -42,10 +42,11 @@
 #   3. reassociate a contraction (algebra: sum(P[b, h, i, j] * dP_sum[b, h, i, j] if keep[b, h, i,
 #      j] else 0.0 for j in range(0, N)) = (1.0 - p) * sum(dO[b, h, i, d] * O[b, h, i, d] for d in
 #      range(0, D)))
-#   4. do a sum term by term (algebra: -(sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, N)) /
-#      l[b, h, i]) = -(sum(dO[b, h, i, d] * O[b, h, i, d] for d in range(0, D)) / l[b, h, i]))
-#   5. do a sum term by term (algebra: -sum(dP[b, h, i, j] * P[b, h, i, j] for j in range(0, N)) =
-#      -delta[b, h, i])
+#   4. do a sum term by term (algebra: -(sum(dP[b, h, i, j] * P[b, h, i, j] if keep[b, h, i, j] else
+#      0.0 for j in range(0, N)) / l[b, h, i]) = -(sum(dO[b, h, i, d] * O[b, h, i, d] for d in
+#      range(0, D)) / l[b, h, i]))
+#   5. do a sum term by term (algebra: -sum(dP[b, h, i, j] * P[b, h, i, j] if keep[b, h, i, j] else
+#      0.0 for j in range(0, N)) = -delta[b, h, i])
 #   6. dm vanishes (algebra: dm = 0)
 #   7. work P out from lse: keep lse = m[b, h, i] + log(l[b, h, i]) for each sum (algebra: P[b, h,
 #      i, j] = exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] = exp(S[b, h, i, j] - lse[b, h, i]))
@@ -87,7 +88,7 @@
 #                         S = scale * S_sum
 #                         P = exp(S - lse[b, h, i])
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dP = dP_sum / (1.0 - p) if keep[b, h, i, j] else 0.0
+#                         dP = dP_sum / (1.0 - p)
 #                         dS = P * ((dP if keep[b, h, i, j] else 0.0) - delta[b, h, i])
 #                         dS_sum = dS * scale
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum
@@ -105,7 +106,7 @@
 #                         S_2 = scale * S_sum_2
 #                         P_2 = exp(S_2 - lse[b, h, i])
 #                         dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))
-#                         dP_2 = dP_sum_2 / (1.0 - p) if keep[b, h, i, j] else 0.0
+#                         dP_2 = dP_sum_2 / (1.0 - p)
 #                         dS_2 = P_2 * ((dP_2 if keep[b, h, i, j] else 0.0) - delta[b, h, i])
 #                         dS_sum_2 = dS_2 * scale
 #                         for e in range(0, E):
@@ -218,7 +219,7 @@
 #                         S = scale * S_sum  # S5
 #                         P = exp(S - lse[b, h, i])  # S6
 #                         dP_sum = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S7
-#                         dP = dP_sum / (1.0 - p) if keep[b, h, i, j] else 0.0  # S8
+#                         dP = dP_sum / (1.0 - p)  # S8
 #                         dS = P * ((dP if keep[b, h, i, j] else 0.0) - delta[b, h, i])  # S9
 #                         dS_sum = dS * scale  # S10
 #                         dscale_part[b, h, i] = dscale_part[b, h, i] + dS * S_sum  # S11
@@ -239,7 +240,7 @@
 #                         S_2 = scale * S_sum_2  # S15
 #                         P_2 = exp(S_2 - lse[b, h, i])  # S16
 #                         dP_sum_2 = sum(dO[b, h, i, d] * V[b, h, j, d] for d in range(0, D))  # S17
-#                         dP_2 = dP_sum_2 / (1.0 - p) if keep[b, h, i, j] else 0.0  # S18
+#                         dP_2 = dP_sum_2 / (1.0 - p)  # S18
 #                         dS_2 = P_2 * ((dP_2 if keep[b, h, i, j] else 0.0) - delta[b, h, i])  # S19
 #                         dS_sum_2 = dS_2 * scale  # S20
 #                         for e in parallel(0, E):
@@ -781,12 +782,12 @@ def attention_dropout_mask_backward_dQ_kernel(
             V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dP = dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32))  # S8
         keep_ij = tl.load(
             keep_ptr + i[:, None] * stride_keep_i + j[None, :] * stride_keep_j,
             mask=i[:, None] < M,
             other=0
-        )  # S8
-        dP = tl.where(keep_ij, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
+        )  # S9
         dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dscale_part = dscale_part + tl.sum(dS * S_sum, axis=1)  # S11
         dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S12
@@ -808,12 +809,12 @@ def attention_dropout_mask_backward_dQ_kernel(
             other=0.0
         )  # S7
         dP_sum = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S7
+        dP = dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32))  # S8
         keep_ij = tl.load(
             keep_ptr + i[:, None] * stride_keep_i + j[None, :] * stride_keep_j,
             mask=(i[:, None] < M) & (j[None, :] < N),
             other=0
-        )  # S8
-        dP = tl.where(keep_ij, dP_sum * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S8
+        )  # S9
         dS = P * (tl.where(keep_ij, dP, 0.0) - delta_i.to(tl.float32)[:, None])  # S9
         dscale_part = dscale_part + tl.sum(tl.where(j[None, :] < N, dS * S_sum, 0.0), axis=1)  # S11
         dQ = tl.dot(
@@ -1040,12 +1041,12 @@ def attention_dropout_mask_backward_dK_dV_kernel(
         )  # S15, S16
         dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
+        dP_2 = dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32))  # S18
         keep_ij = tl.load(
             keep_ptr + i[None, :] * stride_keep_i + j[:, None] * stride_keep_j,
             mask=j[:, None] < N,
             other=0
-        )  # S18
-        dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
+        )  # S19
         delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S21
@@ -1073,12 +1074,12 @@ def attention_dropout_mask_backward_dK_dV_kernel(
             dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
         )  # S17
         dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
+        dP_2 = dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32))  # S18
         keep_ij = tl.load(
             keep_ptr + i[None, :] * stride_keep_i + j[:, None] * stride_keep_j,
             mask=(j[:, None] < N) & (i[None, :] < M),
             other=0
-        )  # S18
-        dP_2 = tl.where(keep_ij, dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32)), 0.0)  # S18
+        )  # S19
         delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S19
         dS_2 = P_2 * (tl.where(keep_ij, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
         dK = tl.dot(
@@ -1857,7 +1858,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_forward_49421c4c"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_forward_dd87d68f"), mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1877,7 +1878,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_backward_49421c4c"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_backward_dd87d68f"), mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

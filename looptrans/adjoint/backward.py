@@ -13,9 +13,10 @@ from looptrans.adjoint.digits import Parted, parted
 from looptrans.adjoint.extremes import with_places_kept
 from looptrans.adjoint.hanging import hangs_on_extreme
 from looptrans.adjoint.lengths import Extended, extended
-from looptrans.adjoint.one_derivation import Derivation
+from looptrans.adjoint.one_derivation import Derivation, closed_form
 from looptrans.adjoint.packed import Unpacked, unpacked
 from looptrans.adjoint.proofs import Step
+from looptrans.adjoint.read import read
 from looptrans.adjoint.recurrences import opened
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.running import Running, with_running_sums
@@ -79,8 +80,10 @@ def _backward(
             with contextlib.suppress(NotDifferentiated):
                 return _grown(_backward(running.program, of, wrt), program, running)
         if isinstance(error, OnExtreme):
-            with contextlib.suppress(NotDifferentiated):
+            try:
                 return _of_places(error, program, of, wrt)
+            except NotDifferentiated as other:
+                error = other
         else:
             with contextlib.suppress(NotDifferentiated):
                 return _through_time(program, of, wrt)
@@ -89,7 +92,7 @@ def _backward(
                 with contextlib.suppress(NotDifferentiated):
                     return _simplified(_backward(named.program, of, wrt), program, named)
         error.within = error.within or program
-        raise
+        raise error from None
 
 
 def _of_simplest(
@@ -152,14 +155,22 @@ def _of_places(
     Raises:
         NotDifferentiated: It is none of a form that is known, or has no backward pass either.
     """
+    closings = read(program)[1]
+    if closings:
+        # Statements are those of the listing with the closed forms in it.
+        found = _backward(closings[-1].after, of, wrt)
+        steps = (*map(closed_form, closings), *found.steps)
+        before = found.before + len(closings)
+        return replace(found, listing=program, steps=steps, before=before, loops=())
     spelled = with_extrema_spelled(program, error.label)
     if spelled is not None:
         found = _backward(spelled.program, of, wrt)
         loops = (error.label, *found.loops)
         return replace(_simplified(found, program, spelled), loops=loops)
-    kept = with_places_kept(program, error.label)
-    if kept is None:
-        raise error
+    try:
+        kept = with_places_kept(program, error.label)
+    except NotDifferentiated as other:
+        raise error.because(f"where it is attained is not handed over, as {other.reason}") from None
     found = _backward(kept.program, of, wrt)
     seen = found.forward if found.forward is not found.listing else kept.program
     found = replace(

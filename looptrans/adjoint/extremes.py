@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
+from looptrans.adjoint.extents import extent_of
 from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.recurrences import again
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -31,7 +32,7 @@ from looptrans.ir.condition import (
     conjunction,
 )
 from looptrans.ir.creation import first_value
-from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms, variables
+from looptrans.ir.index import Index, Int, Opaque, Var
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import (
@@ -41,7 +42,6 @@ from looptrans.ir.value import (
     Const,
     Create,
     IndexValue,
-    Range,
     Read,
     Select,
     Unary,
@@ -140,7 +140,7 @@ class PlacesKept:
         )
 
 
-def with_places_kept(program: Program, label: str) -> PlacesKept | None:
+def with_places_kept(program: Program, label: str) -> PlacesKept:
     """Let the place that attains an extremum be an argument.
 
     Args:
@@ -148,32 +148,42 @@ def with_places_kept(program: Program, label: str) -> PlacesKept | None:
         label: The statement `m = max(m, V)` that works the extremum out.
 
     Returns:
-        Both listings; None where the statement is another one, or its loops are none of a known
-        form: rows of fixed lengths around loops that `m` is set to a number before.
+        Both listings.
+
+    Raises:
+        NotDifferentiated: The statement is another one, or its loops are none of a known form: rows
+            of which it is known how many there are around loops that `m` is set before.
     """
     for site in placed(program):
         if site.label == label and isinstance(site.node, Assign):
             return _kept(program, site, site.node)
-    return None
+    raise NotDifferentiated("it is none of the statements of the listing", label)
 
 
-def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
+def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept:
     (cell, *others), (value, *more) = node.targets, node.values
     update = None if others or more else accumulation(cell, value)
+    if update is None or update[0] == "sum" or update[2] != ALWAYS:
+        raise NotDifferentiated(f"it does not have the form {cell.array} = max({cell.array}, …)")
     begun = _set_before(program, cell, site)
-    if update is None or begun is None:
-        return None
-    (function, offered, condition), (first, old, depth) = update, begun
-    if function == "sum" or condition != ALWAYS:
-        return None
+    if begun is None:
+        raise NotDifferentiated(
+            f"{cell.array} is not set in front of the loop to what stays the same in it, or it is "
+            "looked at in between"
+        )
+    (function, offered, _), (first, old, depth) = update, begun
     rows, loops = site.loops[:depth], site.loops[depth:]
-    shape = tuple(e for row in rows if (e := _extent(row.range)) is not None)
+    extents = [extent_of(program, row) for row in rows]
+    shape = tuple(extent for extent in extents if extent is not None)
+    for row, extent in zip(rows, extents, strict=True):
+        if extent is None:
+            raise NotDifferentiated(
+                f"it is not known how many rows {row.variable} may go over: say so in a contract"
+            )
     picks = _picks(node, loops[0], cell, function, offered)
     known = (first, node) if isinstance(first, Assign) else (node,)
-    alone = _is_set_by(program, cell, known)
-    in_steps = any(loop.range.step != 1 for loop in loops)
-    if picks is None or not alone or len(shape) < len(rows) or in_steps:
-        return None
+    if picks is None or not _is_set_by(program, cell, known):
+        raise NotDifferentiated(f"{cell.array} is set or looked at by more statements of the loop")
     kept, test = picks
     here: tuple[Index, ...] = tuple(Var(row.variable) for row in rows)
     if not rows:
@@ -194,7 +204,8 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
         for place, loop in zip(cells, loops, strict=True)
     ]
     added = If(attained, (Assign(node.label, (cell,), (Binary("+", Read(cell), offered),)),))
-    is_natural = isinstance(loops[0].range.start, Int) and loops[0].range.start.value >= 0
+    least, up = loops[0].range.start, loops[0].range.step > 0
+    is_natural = up and isinstance(least, Int) and least.value >= 0
     nowhere = -1 if is_natural else BELOW_ALL
     none = (
         Relation("<", Opaque(names[0], here), Int(0))
@@ -207,13 +218,19 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
     instead: list[tuple[Node, tuple[Node, ...]]] = [(added, (*taken, node))]
     instead += [(new[id(each)], (each,)) for each in kept]
     ends = not is_number(old, 0.0)
-    if ends:
+    begins: tuple[Node, ...] = ()
+    if ends and isinstance(first, Declaration) and not _goes_over_all(program, cell, rows):
+        begins = (Assign(node.label, (cell,), (ZERO,)),)
+        instead.append((begins[0], ()))
+    elif ends:
         new[id(first)] = _zeroed(first)
-        instead += [(new[id(first)], (first,)), (behind, ())]
+        instead.append((new[id(first)], (first,)))
+    if ends:
+        instead.append((behind, ()))
 
     def change(each: Node) -> tuple[Node, ...]:
         if ends and isinstance(each, Loop) and each.variable == loops[0].variable:
-            return (each, behind) if added in nodes(each.body) else (each,)
+            return (*begins, each, behind) if added in nodes(each.body) else (each,)
         return (new.get(id(each), each),)
 
     words = f'Int[Array, "{shape_text(shape)}"]'
@@ -226,6 +243,13 @@ def _kept(program: Program, site: Placed, node: Assign) -> PlacesKept | None:
     )
     is_last = test.op in (">=", "<=")
     return PlacesKept(program, again(changed), cell.array, given, nowhere, tuple(instead), is_last)
+
+
+def _goes_over_all(program: Program, cell: Access, rows: tuple[Loop, ...]) -> bool:
+    """Tell whether loops go over all cells of an array, which their variables are subscripts of."""
+    shape = program.array(cell.array).shape
+    plain = all(row.range.start == Int(0) and row.range.step == 1 for row in rows)
+    return plain and tuple(row.range.stop for row in rows) == shape
 
 
 def _is_set_by(program: Program, cell: Access, known: tuple[Assign, ...]) -> bool:
@@ -285,7 +309,7 @@ def _picking(node: Assign, attained: Condition) -> Assign:
 def _set_before(
     program: Program, cell: Access, site: Placed
 ) -> tuple[Assign | Declaration, Value, int] | None:
-    """Return what sets a cell to a number in front of one of several loops, and how many it is in.
+    """Return what first sets a cell, in front of one of several loops, and how many it is in.
 
     Args:
         program: The program.
@@ -305,15 +329,13 @@ def _set_before(
             and each.node.targets == (cell,)
         ]
         match found:
-            case [(Assign(values=(value,)) as only, begins)] if _is_number(value):
+            case [(Assign(values=(value,)) as only, begins)] if _stays(program, value, begins):
                 is_seen = any(begins < each.position < loop for each in _reads(program, cell))
                 return None if is_seen else (only, value, depth)
     depth = len(cell.subscripts)
     rows = site.loops[:depth]
-    array = program.array(cell.array)
-    ends = tuple(row.range.stop for row in rows if row.range.start == Int(0))
-    whole = cell.subscripts == tuple(Var(row.variable) for row in rows) and ends == array.shape
-    for made in program.body if whole and depth < len(site.loops) else ():
+    is_row = cell.subscripts == tuple(Var(row.variable) for row in rows)
+    for made in program.body if is_row and depth < len(site.loops) else ():
         if isinstance(made, Declaration) and made.array == cell.array:
             filled = first_value(made.creation)
             if filled is not None and _is_number(filled):
@@ -360,17 +382,29 @@ def _zeroed(node: Assign | Declaration) -> Node:
     return replace(node, creation=replace(made, function="zeros", fill=None))
 
 
+def _stays(program: Program, value: Value, position: tuple[int, ...]) -> bool:
+    """Tell whether a value is the same behind a loop in front of which it is worked out.
+
+    Args:
+        program: The program.
+        value: The value.
+        position: The place in front of the loop.
+    """
+    for array in arrays_in(value):
+        setting = [
+            site.position
+            for site in placed(program)
+            if isinstance(site.node, Assign) and any(t.array == array for t in site.node.targets)
+        ]
+        if len(setting) > 1 or any(each >= position for each in setting):
+            return False
+    return True
+
+
 def _is_number(value: Value) -> bool:
     return isinstance(value, Const) or (
         isinstance(value, Unary) and isinstance(value.operand, Const)
     )
-
-
-def _extent(of: Range) -> Index | None:
-    """Return where a loop ends that begins at a number, if that is a size."""
-    is_size = not variables(of.stop) and not opaque_terms(of.stop) and not lets(of.stop)
-    begins = isinstance(of.start, Int) and of.start.value >= 0
-    return of.stop if begins and of.step == 1 and is_size else None
 
 
 def _is_same(node: Node, other: Node) -> bool:

@@ -18,13 +18,13 @@ from looptrans.adjoint.packed import iterations_are_apart
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import extremum, is_same, simplified, total
-from looptrans.ir.condition import Relation
+from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int, Opaque, Var
-from looptrans.ir.listing import listing
+from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, Whole, walk_value
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.shift import accesses_in
 
@@ -198,7 +198,8 @@ class _Cut:
                             found[-1] = replace(node, body=(If(counts, inner),))
                 case If():
                     then, other = self.body(node.body, around), self.body(node.orelse, around)
-                    found.append(replace(node, body=then, orelse=other))
+                    condition = node.condition if other else self.guard(node, around)
+                    found.append(replace(node, condition=condition, body=then, orelse=other))
                 case Assign():
                     values = tuple(self.value(value, around) for value in node.values)
                     found.append(replace(node, values=values))
@@ -221,10 +222,24 @@ class _Cut:
 
         return replaced(value, change)
 
+    def guard(self, node: If, around: tuple[str, ...]) -> Condition:
+        """Return the condition of a guard, which holds only where a row counts that it bounds.
+
+        if x + j < M:                             if x + j < n[b]:
+            r[x] = r[x] + dO[b, x + j]    ->          r[x] = r[x] + dO[b, x + j]
+        """
+        match node.condition:
+            case Relation("<", row, stop) if not isinstance(row, Var) and _is_plain(stop):
+                pass
+            case _:
+                return node.condition
+        end = self.end(row, accesses_in(node.body), around)
+        return node.condition if end is None else Relation("<", row, end)
+
     def bounds(self, loop: Loop, around: tuple[str, ...]) -> Range:
         """Return the range of a loop, uncut where one further in says whose rows it goes over."""
         inner = {node.variable for node in nodes(loop.body) if isinstance(node, Loop)}
-        for end in self.ends(loop.variable, accesses_in(loop.body))[0]:
+        for end in self.ends(Var(loop.variable), accesses_in(loop.body))[0]:
             if (
                 end is not None
                 and not _names(end) <= {*around}
@@ -235,7 +250,7 @@ class _Cut:
 
     def end_inside(self, loop: Loop, variable: str, around: tuple[str, ...]) -> Opaque | None:
         """Return where the rows of a loop around end, if this loop says whose rows they are."""
-        ends, others = self.ends(variable, accesses_in(loop.body))
+        ends, others = self.ends(Var(variable), accesses_in(loop.body))
         own = {end for end in ends if end is not None and loop.variable in _names(end)}
         if not own:
             return None
@@ -244,33 +259,44 @@ class _Cut:
             raise NotDifferentiated(f"{variable} goes over rows of more than one kind")
         return end
 
-    def ends(self, variable: str, inside: Iterator[Access]) -> tuple[set[Opaque | None], bool]:
-        """Return where rows end that a variable goes over, and whether others are looked at."""
+    def ends(self, row: Index, inside: Iterator[Access]) -> tuple[set[Opaque | None], bool]:
+        """Return where rows end that a subscript is one of, and whether others are looked at."""
         ends: set[Opaque | None] = set()
         others = False
         for access in inside:
             rows = self.rows.get(access.array)
             if rows is None:
                 continue
-            if access.subscripts[rows.row] == Var(variable):
+            if _is_row(access, row, self.rows):
                 ends.add(rows.end(access))
             else:
                 others = True
         return ends, others
 
+    def end(self, row: Index, inside: Iterator[Access], around: tuple[str, ...]) -> Opaque | None:
+        """Return where the rows end that a subscript is one of; None where it is none."""
+        ends, others = self.ends(row, inside)
+        if not ends:
+            return None
+        (end, *more) = ends
+        if end is None or not _names(end) <= set(around):
+            raise NotDifferentiated(
+                f"which rows {index_text(row)} goes over that count is not known"
+            )
+        if more or others:
+            # What comes of other rows, too, would be left out with those that do not count.
+            raise NotDifferentiated(f"{index_text(row)} goes over rows of more than one kind")
+        return end
+
     def range(
         self, variable: str, bounds: Range, inside: Iterator[Access], around: tuple[str, ...]
     ) -> Range:
         """Return the range of a loop, cut where the rows it goes over do not count."""
-        ends, others = self.ends(variable, inside)
-        if not ends:
+        end = self.end(Var(variable), inside, around)
+        if end is None:
             return bounds
-        (end, *more) = ends
-        if end is None or not _names(end) <= set(around):
-            raise NotDifferentiated(f"which rows {variable} goes over that count is not known")
-        if more or others or bounds.step != 1:
-            # What comes of other rows, too, would be left out with those that do not count.
-            raise NotDifferentiated(f"{variable} goes over rows of more than one kind")
+        if bounds.step != 1:
+            raise NotDifferentiated(f"{variable} does not go over all rows")
         if any(is_same(end, side) for side in _sides(bounds.stop)):
             return bounds
         shorter = extremum("min", (bounds.stop, end))
@@ -306,9 +332,11 @@ def _more(
             if access.array != array.name or not is_write:
                 continue
             own = {
-                _rows(access, name, end)
-                for name, end in around.items()
-                if isinstance(end, Opaque) and any(r.lengths == end.array for r in rows.values())
+                _rows(access, row.name, end)
+                for row, end in around.items()
+                if isinstance(row, Var)
+                and isinstance(end, Opaque)
+                and any(r.lengths == end.array for r in rows.values())
             }
             found.add(own.pop() if len(own) == 1 else None)
         if len(found) == 1 and (each := found.pop()) is not None:
@@ -316,16 +344,19 @@ def _more(
 
 
 def _ends_around(
-    body: tuple[Node, ...], around: Mapping[str, Index]
-) -> list[tuple[Access, Mapping[str, Index], bool]]:
-    found: list[tuple[Access, Mapping[str, Index], bool]] = []
+    body: tuple[Node, ...], around: Mapping[Index, Index]
+) -> list[tuple[Access, Mapping[Index, Index], bool]]:
+    """Return every access, what variables and subscripts around it stay below, and if it writes."""
+    found: list[tuple[Access, Mapping[Index, Index], bool]] = []
     for node in body:
         match node:
             case Loop():
-                inside = {**around, node.variable: simplified(node.range.stop)}
+                inside = {**around, Var(node.variable): simplified(node.range.stop)}
                 found += _ends_around(node.body, inside)
-            case If(Relation("<", Var(name), Opaque() as end)) if _is_plain(around.get(name, end)):
-                found += _ends_around(node.body, {**around, name: end})
+            case If(Relation("<", row, Opaque() as end)) if _ends_at(
+                around.get(simplified(row)), end
+            ):
+                found += _ends_around(node.body, {**around, simplified(row): end})
                 found += _ends_around(node.orelse, around)
             case If():
                 found += _ends_around((*node.body, *node.orelse), around)
@@ -333,41 +364,59 @@ def _ends_around(
                 pass
         if isinstance(node, Assign | If):
             for relation in accesses(node):
-                inner = {g.variable: simplified(g.range.stop) for g in relation.generators}
+                inner: dict[Index, Index] = {
+                    Var(g.variable): simplified(g.range.stop) for g in relation.generators
+                }
                 found.append((relation.access, {**around, **inner}, relation.is_write))
     return found
 
 
-def _check(body: tuple[Node, ...], rows: Mapping[str, Rows], around: Mapping[str, Index]) -> None:
+def _ends_at(known: Index | None, end: Opaque) -> bool:
+    """Tell whether a length is the first that is known of where rows end."""
+    return known is None or known == end or _is_plain(known)
+
+
+def _check(body: tuple[Node, ...], rows: Mapping[str, Rows], around: Mapping[Index, Index]) -> None:
     """Refuse a listing that looks at rows of which it is not known whether they count."""
     for access, ends, _ in _ends_around(body, around):
         own = rows.get(access.array)
         if own is None:
             continue
         row, end = access.subscripts[own.row], own.end(access)
-        stop = ends.get(row.name) if isinstance(row, Var) else None
+        stop = ends.get(simplified(row)) if not isinstance(row, Whole) else None
         if stop is None or end is None or not any(is_same(end, side) for side in _sides(stop)):
             raise NotDifferentiated(f"{access.array} is needed at rows that may not count")
 
 
 def _check_terms(program: Program, body: tuple[Node, ...], rows: Mapping[str, Rows]) -> None:
-    """Refuse loops over rows that count in which something comes of other rows, too.
+    """Refuse loops and guards over rows that count in which something comes of other rows, too.
 
     What is added up there has to be a multiple of an incoming gradient of the row itself: nothing
     that was worked out before may come in, unless it is of that row.
     """
     made = {array.name for array in program.arrays if array.role == "local"} - set(rows)
-    for loop in (node for node in nodes(body) if isinstance(node, Loop)):
-        own = {target.array for target in _targets_in(loop.body)}
-        for access in accesses_in(loop.body):
-            known = rows.get(access.array)
-            if known is not None and access.subscripts[known.row] == Var(loop.variable):
-                break
-        else:
+    for node in nodes(body):
+        match node:
+            case Loop(variable):
+                row: Index = Var(variable)
+            case If(Relation("<", row, Opaque())) if not isinstance(row, Var):
+                pass
+            case _:
+                continue
+        inside = list(accesses_in(node.body))
+        if not any(_is_row(access, row, rows) for access in inside):
             continue
-        for access in accesses_in(loop.body):
+        own = {target.array for target in _targets_in(node.body)}
+        for access in inside:
             if access.array in made - own:
-                raise NotDifferentiated(f"{access.array} is no row of {loop.variable}")
+                raise NotDifferentiated(f"{access.array} is no row of {index_text(row)}")
+
+
+def _is_row(access: Access, row: Index, rows: Mapping[str, Rows]) -> bool:
+    """Tell whether an access is to a row that an index is the number of."""
+    known = rows.get(access.array)
+    own = None if known is None else access.subscripts[known.row]
+    return own is not None and not isinstance(own, Whole) and is_same(own, row)
 
 
 def _targets_in(body: tuple[Node, ...]) -> Iterator[Access]:

@@ -195,7 +195,7 @@ class Derivation:
             *map(_divided_once, self.divided),
             *([_carried(self.carried)] * bool(self.carried)),
         ]
-        steps = (*map(_closed, self.closings), once, *simpler, *shown)
+        steps = (*map(closed_form, self.closings), once, *simpler, *shown)
         for certificate in (c for step in steps for c in step.certificates):
             if certificate.verdict == "illegal":
                 raise NotDifferentiated(f"a step towards it is refuted: {certificate.law}")
@@ -223,7 +223,8 @@ class Derivation:
         return definition is not None and definition.origin != "adjoint"
 
 
-def _closed(closing: Closing) -> Step:
+def closed_form(closing: Closing) -> Step:
+    """Return the step that puts the closed form of a loop in its place."""
     name = f"closed form of {closing.loop}: {'; '.join(closing.formulas)}"
     return Step(name, closing.certificates)
 

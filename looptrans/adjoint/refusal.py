@@ -33,6 +33,12 @@ class NotDifferentiated(Exception):
         is_known = any(place.label == label for place in placed(program))
         return type(self)(reason, label if is_known else "", self.remedy)
 
+    def because(self, more: str) -> NotDifferentiated:
+        """Return the refusal with one more part of a sentence in its reason."""
+        found = type(self)(f"{self.reason}; {more}", self.label, self.remedy)
+        found.within = self.within
+        return found
+
 
 class OnExtreme(NotDifferentiated):
     """What would need to know which of several rounded numbers was the largest or smallest."""

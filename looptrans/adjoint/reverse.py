@@ -180,10 +180,11 @@ class Reverse:
 
     def _adjoint(self, definition: Definition, terms: list[Term]) -> Value:
         """Make a definition of an adjoint; return its cell."""
+        is_stored = self.sizes.is_stored(self.system, definition)
         shared = tuple(
             c
             for c in dict.fromkeys(c for t in terms for c in t.brackets)
-            if not is_data_dependent(c)
+            if not (is_stored and is_data_dependent(c))  # that is tested once, when it is stored
             and condition_variables(c) <= set(definition.variables)
             and all(_holds_with(t, c) for t in terms)
         )
@@ -248,6 +249,7 @@ class Reverse:
         """Put a term under the conditions without which one of its factors is 0.
 
             P * dP    dP = x if seen else 0        ->        P * dP if seen else 0
+            w * dO    w = P if seen else 0         ->        P * dO if seen else 0
 
         P may be infinite where dP is 0: a weight worked out again from a sum of nothing is.
         """
@@ -255,12 +257,25 @@ class Reverse:
             if exponent < 1 or not isinstance(atom, Read):
                 continue
             definition = self.system.definitions.get(atom.access.array)
-            if definition is None or definition.origin != "adjoint":
+            if definition is None or definition.name in self.sizes.outputs:
                 continue
-            match self.system.instance(definition.name, atom.access.indices):
-                case Select(condition, _, Const(0.0)) if is_data_dependent(condition):
+            chosen = self.system.instance(definition.name, atom.access.indices)
+            match chosen:
+                case Select(condition, _, Const(0.0)):
                     term = bracketed(term, condition)
+                case _:
+                    continue
+            if definition.origin != "adjoint" and exponent == 1:
+                term = self._chosen(term, atom, chosen)
         return term
+
+    def _chosen(self, term: Term, atom: Read, chosen: Value) -> Term:
+        """Read what a factor was chosen to be instead of it, if that is one product."""
+        parts = expanded(chosen, self.names)
+        if len(parts) != 1 or parts[0].generators:
+            return term
+        rest = tuple(each for each in term.factors if each[0] != atom)
+        return times(replace(term, factors=rest), parts[0])
 
     def _without_sums(self, term: Term, name: str, like: Definition) -> Term:
         """Make a definition of the sum in a term, so that it is worked out once."""

@@ -208,6 +208,8 @@ class Appending:
         old = self.v.kept(Read(state.access), of)
         elements = self.v.kept(offered, of)
         picks = self._picks_from(of)
+        if self._is_own(elements) and not self._is_guarded():
+            elements = self._masked(elements, state.operator)
         found = attained(self.b, state, picks, self.dim, elements, old, self._mask())
         self.attained[of] = (offered, found)
 
@@ -383,7 +385,10 @@ class Appending:
                 raise self._one_by_one(array)
             self._attain(state, others[0])
             self.newer[array] = (state, others[0])
-            return Call(op, (found, self.attained[state][1].extremum))
+            attained = self.attained[state][1]
+            if op == "max" and self._is_least_outside(attained.elements):
+                self.b.nonpositive.add((attained.elements, array))
+            return Call(op, (found, attained.extremum))
         monoid: Monoid = "max" if op == "max" else "min"
         for other in others:
             found = Call(op, (found, self._greatest(array, state, monoid, other)))
@@ -413,7 +418,7 @@ class Appending:
             expr = self.v.kept(value, state)
         if kind_of(expr) == "int":
             pass
-        elif isinstance(expr, Name) and expr.name in self.pure and expr.holds is None:
+        elif self._is_own(expr):
             expr = expr if self._is_guarded() else self._masked(expr, op)
         elif isinstance(expr, Cast) and isinstance(expr.operand, Name):
             load = self.b.read.get(expr.operand.name)
@@ -426,6 +431,10 @@ class Appending:
         for context in self._around(state):
             found = reduced(self.b, op, found, context.dim, context._mask())
         return found if factor is None else times(found, factor)
+
+    def _is_own(self, expr: Expr) -> TypeGuard[Name]:
+        """Tell whether a value is what an iteration has worked out for itself."""
+        return isinstance(expr, Name) and expr.name in self.pure and expr.holds is None
 
     def _around(self, state: str) -> list[Appending]:
         """Return the folds around this one that the state is carried by as well."""

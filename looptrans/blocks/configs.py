@@ -25,7 +25,7 @@ _PLAIN = 64  # a block of a plain product, and nothing beside it
 # the blocks. Addresses do not become fewer with the blocks, so that less of them fits beside.
 # Of eight warps half only share the columns of 64 rows: on an H200, head size 128, dQ took 3.5 ms,
 # and with 128 rows 1.3.
-_MANY = (128, 32, 185), (64, 32, 124), (64, 16, 117), (32, 32, 80), (32, 16, inf)
+_MANY = (128, 32, 185), (64, 32, 120), (64, 16, 112), (32, 32, 80), (32, 16, inf)
 
 
 def choices(
