@@ -82,8 +82,10 @@ def _backward(
         if isinstance(error, OnExtreme):
             try:
                 return _of_places(error, program, of, wrt)
-            except NotDifferentiated as other:
+            except OnExtreme as other:
                 error = other
+            except NotDifferentiated:
+                pass  # then the maximum is what stands in the way
         else:
             with contextlib.suppress(NotDifferentiated):
                 return _through_time(program, of, wrt)
