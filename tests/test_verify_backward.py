@@ -277,6 +277,15 @@ def test_what_no_output_leads_to_is_exactly_0() -> None:
     assert not error_of([np.nan], [0.0], absolute=[1.0]).passed
 
 
+def test_an_infinite_gradient_is_met_as_such() -> None:
+    for others in ([0.0], [1.0]):
+        exact = [-np.inf, *others]
+        assert error_of(exact, exact).passed
+        assert not error_of([np.inf, *others], exact).passed
+        assert not error_of([0.0, *others], exact).passed
+        assert not error_of([-np.inf, np.nan], exact).passed
+
+
 def test_a_number_is_measured_against_its_terms() -> None:
     assert error_of(1.0004, 1.0, 1.0, terms=100.0).passed
     assert not error_of(1.0006, 1.0, 1.0, terms=100.0).passed

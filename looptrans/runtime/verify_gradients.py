@@ -174,18 +174,22 @@ def _ambiguous(exact: Values, other: Values | None) -> Values:
 def _beside_terms(
     name: str, found: Values, expected: Expected, dtype: str, asked: Values, skipped: int
 ) -> OutputError:
-    """Compare a gradient that is 0 throughout: its error is relative to its terms.
+    """Compare a gradient that is 0 wherever it is a number: its error is relative to its terms.
 
     What is saved is rounded here as elsewhere: p * (dy - delta) with dy the same number as delta,
     which comes from a rounded output.
     """
-    difference = norm(found[asked])
-    if not np.isfinite(difference):
+    finite = asked & np.isfinite(expected.exact)
+    _, problem = relative_error(found, expected.exact, asked & ~finite)
+    if problem:
+        return OutputError(name, np.inf, 0.0, skipped, problem)
+    if not np.isfinite(found[finite]).all():
         return OutputError(name, np.inf, 0.0, skipped, "0 is met as nan or infinity")
+    difference = norm(found[finite])
     if difference == 0:
         return OutputError(name, 0.0, 0.0, skipped)
-    terms = norm(expected.absolute()[asked])
+    terms = norm(expected.absolute()[finite])
     error, tolerance = difference / terms, ROUNDING
     if error > tolerance:
-        tolerance += HANDED_OVER_TIMES[dtype] * expected.handed_over(asked) / terms
+        tolerance += HANDED_OVER_TIMES[dtype] * expected.handed_over(finite) / terms
     return OutputError(name, error, tolerance, skipped)
