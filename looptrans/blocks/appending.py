@@ -411,15 +411,17 @@ class Appending:
                 expr = self._masked(expr, op)
                 self.v.known[value] = (expr, factor)
             elif isinstance(expr, Name) and expr.holds is None and self._is_guarded():
-                # Outside of the guard the value may be asked for as it is.
-                expr = self._masked(expr, op, self.b.name(f"{expr.name}_seen", ("seen", expr.name)))
+                expr = self._seen(expr, op)
                 self.v.known[value] = (expr, factor)
         else:
             expr = self.v.kept(value, state)
         if kind_of(expr) == "int":
             pass
+        elif self._is_own(expr) and self._is_guarded():
+            if isinstance(value, Read):
+                expr = self.v.instead[value.access.array] = self._seen(expr, op)
         elif self._is_own(expr):
-            expr = expr if self._is_guarded() else self._masked(expr, op)
+            expr = self._masked(expr, op)
         elif isinstance(expr, Cast) and isinstance(expr.operand, Name):
             load = self.b.read.get(expr.operand.name)
             if load is not None and set(conjuncts(self._mask())) <= set(conjuncts(load.mask)):
@@ -431,6 +433,10 @@ class Appending:
         for context in self._around(state):
             found = reduced(self.b, op, found, context.dim, context._mask())
         return found if factor is None else times(found, factor)
+
+    def _seen(self, name: Name, op: Monoid) -> Name:
+        """Mask a value inside of a guard; outside of that it may be asked for as it is."""
+        return self._masked(name, op, self.b.name(f"{name.name}_seen", ("seen", name.name)))
 
     def _is_own(self, expr: Expr) -> TypeGuard[Name]:
         """Tell whether a value is what an iteration has worked out for itself."""

@@ -319,11 +319,13 @@ class Nest:
     @contextmanager
     def _set_aside(self) -> Iterator[None]:
         """Forget at the end what became known inside; what no longer holds is not brought back."""
-        names = dict(self.v.known)
+        names, instead = dict(self.v.known), dict(self.v.instead)
         facts = {name: dict(known) for name, known in self.b.known.items()}
         yield
         for value in [v for v, known in self.v.known.items() if names.get(v) != known]:
             del self.v.known[value]
+        for array in [a for a, name in self.v.instead.items() if instead.get(a) != name]:
+            del self.v.instead[array]
         for name, known in list(self.b.known.items()):
             self.b.known[name] = {c: n for c, n in known.items() if facts.get(name, {}).get(c) == n}
 

@@ -265,6 +265,7 @@ class Statements:
     def _forget(self, array: str) -> None:
         """Drop what was known of a name, and of values that mention it."""
         self.b.known.pop(array, None)
+        self.sums.v.instead.pop(array, None)
         self.b.nonpositive = {
             (expr, other)
             for expr, other in self.b.nonpositive

@@ -37,9 +37,9 @@ class NoBackward(Mistake):
         gradients can be handed back;
       an argument that is written in place: its first values are lost;
       an array that is overwritten while others still need what it held;
-      the largest or smallest of values that are worked out, unless that is done in loops inside of
-        rows of fixed lengths (m = -inf, then m = max(m, V)): there the forward pass tells which it
-        was;
+      the largest or smallest of values that are worked out, unless that is done in loops
+        (m = -inf, then m = max(m, V)) inside of rows of which it is known how many there are at
+        most: there the forward pass tells which it was;
       an argument whose shape is not written, or a listing in which nothing is a real number.
 
     --of names the outputs that receive a gradient, so that the others need none, and
