@@ -14,10 +14,12 @@ from looptrans.adjoint.definitions import Definition, System
 from looptrans.adjoint.read import read
 from looptrans.executor import Inputs, execute_on, prepare
 from looptrans.executor.errors import ExecutionError
+from looptrans.ir.condition import ALWAYS
 from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Index, Int
-from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
-from looptrans.ir.value import Access, Binary, Const, Create, Reduce
+from looptrans.ir.monoids import OF_NOTHING
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.value import Access, Binary, Call, Const, Create, Read, Reduce
 
 # Sums of positive numbers are compared: what does not cancel is far away.
 ERROR = 1e-6
@@ -62,15 +64,19 @@ def _listing(program: Program, system: System, output: str, inputs: Inputs, move
     for name in system.order():
         definition = system.definitions[name]
         value = definition.value
-        if moved and isinstance(value, Reduce) and value.function in ("max", "min"):
-            extremes += 1
-            value = Binary("+", value, Const(0.5 + 0.25 * extremes))
         shape = _shape(definition, inputs)
         arrays.append(Array(name, len(shape), "float", "local", shape))
         if shape:
             body.append(Declaration(name, Create("zeros", shape)))
-        target = Access(name, definition.cell.access.subscripts)
-        body.append(_nest(definition, Assign(f"S{len(body) + 1}", (target,), (value,))))
+        label, target = f"S{len(body) + 1}", Access(name, definition.cell.access.subscripts)
+        inside: tuple[Node, ...] = (Assign(label, (target,), (value,)),)
+        if isinstance(value, Reduce) and value.function in ("max", "min"):
+            extremes += 1
+            inside = _of_any_number(label, target, value)
+            if moved:
+                more = Binary("+", Read(target), Const(0.5 + 0.25 * extremes))
+                inside += (Assign(label, (target,), (more,)),)
+        body.append(_nest(definition, inside))
     return Program(
         program.name,
         program.arguments,
@@ -103,7 +109,19 @@ def _shape(definition: Definition, inputs: Inputs) -> tuple[Index, ...]:
     return tuple(Int(extent) for extent in extents)
 
 
-def _nest(definition: Definition, statement: Node) -> Node:
+def _of_any_number(label: str, target: Access, value: Reduce) -> tuple[Node, ...]:
+    """Return what works a maximum or minimum out that may be one of nothing."""
+    joined = Call(value.function, (Read(target), value.body))
+    inside: tuple[Node, ...] = (Assign(label, (target,), (joined,)),)
+    for generator in reversed(value.generators):
+        if generator.condition != ALWAYS:
+            inside = (If(generator.condition, inside),)
+        inside = (Loop(generator.variable, generator.range, inside),)
+    return (Assign(label, (target,), (Const(OF_NOTHING[value.function]),)), *inside)
+
+
+def _nest(definition: Definition, inside: tuple[Node, ...]) -> Node:
     for generator in reversed(definition.indices):
-        statement = Loop(generator.variable, generator.range, (statement,))
-    return statement
+        inside = (Loop(generator.variable, generator.range, inside),)
+    (node,) = inside
+    return node

@@ -23,6 +23,7 @@ from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, wit
 from looptrans.adjoint.own_names import OwnNames, with_own_names
 from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.adjoint.row_parts import RowParts, with_parts_of_rows
+from looptrans.adjoint.weights_apart import WeightsApart, with_weights_apart
 from looptrans.adjoint.within import Within, with_loops_within
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
@@ -62,6 +63,7 @@ _Seen: TypeAlias = (
     | OwnNames
     | Outward
     | WholeLoops
+    | WeightsApart
     | OneByOne
     | Shifted
     | Picked
@@ -74,6 +76,7 @@ ORDER: Final = (
     "idle guards",
     "own names",
     "weights divided",
+    "weights apart",
     "first terms",
     "guarded ends",
     "tiles made once",
@@ -139,6 +142,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "own names": with_own_names,
     NAMES: lambda p: with_own_names(p, throughout=True),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
+    "weights apart": lambda p: with_weights_apart(program_of_indices(p)),
     "first terms": lambda p: with_first_terms_inside(program_of_indices(p)),
     "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),
     "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),

@@ -1,0 +1,125 @@
+"""Differences of weights that are summed up in one pass, each with its own maximum and sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.weights_apart import with_weights_apart
+from looptrans.derivation.derive import derive
+from looptrans.emit.listing import emitted
+from looptrans.executor import execute
+from looptrans.ir.listing import listing
+from looptrans.reports.verify import verification_text
+from looptrans.runtime.device import prepare_device
+from looptrans.runtime.verify_backward import verify_backward
+from tests.analysis import program
+
+prepare_device()  # parts of torch import triton too, and then it would not interpret
+pytest.importorskip("triton")
+
+HEAD = """
+def less(
+    A: Float[Array, "M E"], B: Float[Array, "M E"], K: Float[Array, "N E"], L: Float[Array, "N E"],
+    V: Float[Array, "N D"], c: float, keep: Bool[Array, "M N"],
+):
+    S = zeros((M, N))
+    T = zeros((M, N))
+    P = zeros((M, N))
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = -inf
+        k = -inf
+        for j in range(0, N):
+            S[i, j] = sum(A[i, e] * K[j, e] for e in range(0, E))
+            T[i, j] = sum(B[i, e] * L[j, e] for e in range(0, E))
+            m = max(m, S[i, j])
+            k = max(k, T[i, j])
+        l = 0.0
+        n = 0.0
+        for j in range(0, N):
+            l += exp(S[i, j] - m)
+            n += exp(T[i, j] - k)
+"""
+SCALARS = """
+        for j in range(0, N):
+            p = exp(S[i, j] - m) / l - c * exp(T[i, j] - k) / n
+            for d in range(0, D):
+                O[i, d] += p * V[j, d]
+    return O
+"""
+ARRAYS = """
+        for j in range(0, N):
+            P[i, j] = exp(S[i, j] - m) / l
+        for j in range(0, N):
+            w = c * exp(T[i, j] - k) / n
+            P[i, j] = -w + P[i, j]
+        for d in range(0, D):
+            for j in range(0, N):
+                O[i, d] += P[i, j] * V[j, d]
+    return O
+"""
+TABLE = """
+        for j in range(0, N):
+            P[i, j] = exp(S[i, j] - m) / l - exp(T[i, j] - k) / n * c
+        for d in range(0, D):
+            o = 0.0
+            for j in range(0, N):
+                o += V[j, d] * (P[i, j] if keep[i, j] else 0.0)
+            O[i, d] = o
+    return O
+"""
+SIZES = {"M": 19, "N": 37, "E": 5, "D": 6, "c": 0.3}
+
+
+@pytest.mark.parametrize("body", [SCALARS, TABLE], ids=["scalars", "table"])
+def test_a_difference_of_weights_is_one_pass(body: str) -> None:
+    before = program(HEAD + body)
+    found = with_weights_apart(before)
+    assert found is not None and len(found.others) == 1
+    random = np.random.default_rng(0)
+    shapes = {"A": (3, 4), "B": (3, 4), "K": (5, 4), "L": (5, 4), "V": (5, 2)}
+    inputs = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+    inputs |= {"c": 0.3, "keep": random.random((3, 5)) < 0.7}
+    for name, value in execute(before, inputs=inputs).items():
+        np.testing.assert_allclose(execute(found.program, inputs=inputs)[name], value, rtol=1e-12)
+    derivation = derive(before)
+    assert derivation.decision == "legal"
+    assert any(step.name.startswith("one pass instead of 3") for step in derivation.steps)
+    made = emitted(before)
+    assert len(made.blocks.kernels) == 1
+    assert (
+        "V_jd.to(tl.float32)" not in made.text
+    )  # the weights are at most 1, and rounded to 16 bits
+
+
+@pytest.mark.parametrize("body", [SCALARS, TABLE], ids=["scalars", "table"])
+def test_both_passes_of_it_are_right(body: str) -> None:
+    report = verify_backward(program(HEAD + body), [SIZES], ["float32", "float16"])
+    assert report.runs and report.passed, verification_text(report)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "(S[i, j] - m) * V[j, d] - (T[i, j] - k)",  # no weights: what cancels would be left over
+        "exp(S[i, j] - m) / l * (V[j, d] - n)",  # one of them is no weight
+        "exp(S[i, j] - m) / l - exp(T[i, j] - m) / l",  # they wait for the same
+        "exp(S[i, j] - m) / l - exp(S[i, j] + T[i, j] - m - k)",  # they wait for one in common
+    ],
+)
+def test_other_differences_stay(term: str) -> None:
+    body = f"""
+        for j in range(0, N):
+            for d in range(0, D):
+                O[i, d] += {term}
+    return O
+"""
+    assert with_weights_apart(program(HEAD + body)) is None
+
+
+def test_what_changes_in_between_is_not_put_in() -> None:
+    assert "O2" in listing(with_weights_apart(program(HEAD + SCALARS)).program)  # type: ignore[union-attr]
+    between = SCALARS.replace("            for d", "            l = l + 1.0\n            for d")
+    assert with_weights_apart(program(HEAD + between)) is None
+    assert with_weights_apart(program(HEAD + ARRAYS)) is None  # P is set twice
