@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -26,11 +27,11 @@ def nests_of(text: str) -> list[str]:
 @pytest.mark.parametrize("weights", ["sigmoid", "retention"])
 @pytest.mark.parametrize("hidden", ["documents", "mask"])
 def test_weights_that_are_0_where_keys_are_hidden_are_worked_out_once(
-    weights: str, hidden: str
+    weights: Any, hidden: str
 ) -> None:
-    more = {"documents": True} if hidden == "documents" else {"mask": "BMN"}
+    more: dict[str, Any] = {"documents": True} if hidden == "documents" else {"mask": "BMN"}
     causal = weights == "retention"
-    text = gradient_of(Options(weights=weights, causal=causal, heads="none", **more))  # type: ignore[arg-type]
+    text = gradient_of(Options(weights=weights, causal=causal, heads="none", **more))
     (nest,) = [nest for nest in nests_of(text) if "dK[" in nest]
     assert "dV[" in nest
     # Behind the guard, or where something is added up, and nowhere before.
@@ -58,7 +59,7 @@ def test_rows_of_lengths_hand_over_what_their_diagonals_need(differential: bool)
 @pytest.mark.parametrize("hidden", ["documents", "mask"])
 def test_weights_under_a_bias_are_rounded_where_keys_are_hidden(hidden: str) -> None:
     """They are at most 1, as they are without a bias, so that 16 bits can hold them."""
-    more = {"documents": True} if hidden == "documents" else {"mask": "BMN"}
-    made = emitted(program(compose(Options(bias="HMN", **more)).text))  # type: ignore[arg-type]
+    more: dict[str, Any] = {"documents": True} if hidden == "documents" else {"mask": "BMN"}
+    made = emitted(program(compose(Options(bias="HMN", **more)).text))
     assert "tl.dot(" in made.text
     assert "V_jd.to(tl.float32)" not in made.text

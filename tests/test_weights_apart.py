@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -79,7 +81,7 @@ def test_a_difference_of_weights_is_one_pass(body: str) -> None:
     assert found is not None and len(found.others) == 1
     random = np.random.default_rng(0)
     shapes = {"A": (3, 4), "B": (3, 4), "K": (5, 4), "L": (5, 4), "V": (5, 2)}
-    inputs = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+    inputs: dict[str, Any] = {name: random.standard_normal(shape) for name, shape in shapes.items()}
     inputs |= {"c": 0.3, "keep": random.random((3, 5)) < 0.7}
     for name, value in execute(before, inputs=inputs).items():
         np.testing.assert_allclose(execute(found.program, inputs=inputs)[name], value, rtol=1e-12)
@@ -119,7 +121,8 @@ def test_other_differences_stay(term: str) -> None:
 
 
 def test_what_changes_in_between_is_not_put_in() -> None:
-    assert "O2" in listing(with_weights_apart(program(HEAD + SCALARS)).program)  # type: ignore[union-attr]
+    found = with_weights_apart(program(HEAD + SCALARS))
+    assert found is not None and "O2" in listing(found.program)
     between = SCALARS.replace("            for d", "            l = l + 1.0\n            for d")
     assert with_weights_apart(program(HEAD + between)) is None
     assert with_weights_apart(program(HEAD + ARRAYS)) is None  # P is set twice
