@@ -1136,6 +1136,20 @@ def test_what_hangs_on_the_largest() -> None:
     found = {name: hangs_on_extreme(online, name) for name in online.outputs}
     assert found == {"O": False, "m": True, "l": True}
     assert {hangs_on_extreme(lengths, name) for name in lengths.outputs} == {False}
+    some = program("""
+def of_some(at: Int[Array, "N", "0:K"], w: Float[Array, "N"], K: int):
+    s = zeros(K)
+    top = full(K, -inf)
+    for n in range(0, N):
+        s[at[n]] += w[n]
+        top[at[n]] = max(top[at[n]], w[n])
+    return s, top
+""")
+    # Of some rows there are no elements, and their maximum is that of nothing.
+    assert {name: hangs_on_extreme(some, name) for name in some.outputs} == {
+        "s": False,
+        "top": True,
+    }
 
 
 def test_a_tie_of_the_largest_is_shared() -> None:
