@@ -25,6 +25,7 @@ from looptrans.adjoint.spelled import with_extrema_spelled
 from looptrans.adjoint.states_kept import with_states_kept
 from looptrans.adjoint.through_time import closed
 from looptrans.adjoint.together import with_rows_together
+from looptrans.adjoint.unread import without_unread
 from looptrans.adjoint.views import is_same_shape
 from looptrans.analysis.api import annotated
 from looptrans.ir.outputs import outputs
@@ -160,7 +161,10 @@ def _of_places(
     closings = read(program)[1]
     if closings:
         # Statements are those of the listing with the closed forms in it.
-        found = _backward(closings[-1].after, of, wrt)
+        after = closings[-1].after
+        scalars = [array.name for array in after.arrays if not array.rank]
+        own = without_unread(after, {*scalars} - {*after.outputs})
+        found = _backward(own, of, wrt)
         steps = (*map(closed_form, closings), *found.steps)
         before = found.before + len(closings)
         return replace(found, listing=program, steps=steps, before=before, loops=())

@@ -17,10 +17,11 @@ from typing import TypeAlias
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.recurrences import again
+from looptrans.adjoint.unread import without_unread
 from looptrans.algebra.values import ZERO, add, divide, is_number, multiply
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var, variables
-from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import (
     Access,
@@ -274,25 +275,4 @@ def _written(
         shape = tuple(extent for extent in array.shape if extent is not None)
         body = (*(Declaration(name, Create("zeros", shape)) for name in names), *body)
     changed = again(replace(program, body=body, arrays=(*program.arrays, *made)))
-    return WeightsApart(_without_unread(changed, tuple(opened)), cell.array, tuple(names))
-
-
-def _without_unread(program: Program, names: tuple[str, ...]) -> Program:
-    """Leave out what sets names that nothing reads any more."""
-    unread = {n for n in names if all(s.relation.is_write for s in sites_of(program, n))}
-    if not unread:
-        return program
-
-    def change(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Assign(targets=(target,)) if target.array in unread:
-                return ()
-            case Declaration(array) if array in unread:
-                return ()
-            case Loop(body=()):
-                return ()
-            case _:
-                return (node,)
-
-    arrays: tuple[Array, ...] = tuple(a for a in program.arrays if a.name not in unread)
-    return again(replace(program, body=rewritten(program.body, change), arrays=arrays))
+    return WeightsApart(without_unread(changed, tuple(opened)), cell.array, tuple(names))
