@@ -43,6 +43,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.value import Value as Expression
 from looptrans.runtime.gradient_store import Number, as_mask, as_numbers, as_tensor, selected
+from looptrans.runtime.gradient_sums import in_order
 
 if TYPE_CHECKING:
     from looptrans.runtime.gradient_machine import Gradients
@@ -216,7 +217,10 @@ def _compared(machine: Gradients, op: Any, left: Expression, right: Expression) 
 def _row_sum(machine: Gradients, row: Number) -> Number:
     if not isinstance(row, torch.Tensor):
         return np.sum(row, axis=-1)
-    return (row.flip(-1) if machine.backwards else row).sum(-1)
+    if row.shape[-1] == 0:
+        return 0
+    row = row.flip(-1) if machine.backwards else row
+    return in_order(row.new_zeros(()), row, row.ndim - 1, machine.real).squeeze(-1)
 
 
 def _of_row(machine: Gradients, name: str, row: Expression) -> Code:
@@ -337,7 +341,8 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
                     parts = torch.where(as_mask(mask), parts, parts.new_tensor(nothing))
                 if name == "sum":
                     parts = parts.flip(axis) if machine.backwards else parts
-                    found.append(parts.sum(axis, keepdim=True))
+                    before = as_tensor(found.pop() if found else 0, machine.tensor_type)
+                    found.append(in_order(before, parts, axis, machine.real))
                 else:
                     found.append(_extreme(machine, name, parts, axis))
             elif exact is None:
