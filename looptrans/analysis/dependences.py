@@ -27,6 +27,7 @@ from looptrans.ir.facts import (
     Dependence,
     DependenceKind,
     DependenceReport,
+    Direction,
     InstancePair,
 )
 from looptrans.ir.index import Arith, Index, Param, walk
@@ -210,7 +211,7 @@ class Analysis:
                 if key != (other.kind, other.basis, other.source, other.sink):
                     continue
                 for piece in inner.pieces(other):
-                    if piece.piece.direction != found.piece.direction:
+                    if not _is_among(piece.piece.direction, found.piece.direction):
                         continue
                     if piece.piece.may and not found.piece.may:
                         continue
@@ -267,6 +268,11 @@ class Analysis:
                 beside=next((a for (at, *_), a in self._concrete.items() if at == values), None),
             )
         return self._concrete[key]
+
+
+def _is_among(direction: tuple[Direction, ...], whole: tuple[Direction, ...]) -> bool:
+    """Tell whether a direction vector is one of those that another stands for."""
+    return all(other in (sign, "*") for sign, other in zip(direction, whole, strict=True))
 
 
 def _awkward_sizes(model: Model) -> list[str]:
