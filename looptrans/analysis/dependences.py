@@ -201,11 +201,17 @@ class Analysis:
         relation = found.relation
         key = (relation.kind, relation.basis, relation.source, relation.sink)
         best: tuple[tuple[int, ...], Witness] | None = None
-        dividing = _dividing_sizes(self.model)
+        dividing, least = _dividing_sizes(self.model), self._least_sizes(found)
         tried = (TRIED_SIZES if name in dividing else (*TRIED_SIZES, 0) for name in awkward)
         for values in product(*tried):
-            if not self._may_divide(dict(zip(awkward, values, strict=True))):
+            given = dict(zip(awkward, values, strict=True))
+            if not self._may_divide(given):
                 continue
+            if best is not None:  # where none at these sizes can be smaller, none is looked for
+                sizes = [name for name, _ in best[1].parameters]
+                at_least = tuple(given.get(name, least.get(name, 0)) for name in sizes)
+                if (values.count(0), *at_least) >= best[0]:
+                    continue
             inner = self._at_sizes(awkward, values, relation)
             for other in inner.relations:
                 if key != (other.kind, other.basis, other.source, other.sink):
@@ -225,6 +231,18 @@ class Analysis:
                     if best is None or rank < best[0]:
                         best = (rank, witness)
         return None if best is None else best[1]
+
+    def _least_sizes(self, found: Found) -> dict[str, int]:
+        """Return how large sizes are at least where a piece has pairs."""
+        points = found.piece.pairs.params().intersect(self.context)
+        count = points.dim(isl.dim_type.param)
+        points = points.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, count)
+        lowest = [points.dim_min_val(number) for number in range(count)]
+        return {
+            name: int(value.to_python())
+            for name, value in zip(self.model.parameters, lowest, strict=True)
+            if value.is_pos() and value.is_int()
+        }
 
     def _within(self, found: Found, whole: Piece, model: Model) -> Found | None:
         """Return what of a piece at given sizes is in a piece for all sizes; None if nothing is."""
