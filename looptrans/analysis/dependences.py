@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
@@ -396,6 +396,7 @@ def dependence_report(
     contents: Contents | None = None,
     witnesses: bool = True,
     shown: tuple[Basis, ...] = BOTH,
+    proceed: Callable[[], None] | None = None,
 ) -> DependenceReport:
     """Turn dependences into plain data.
 
@@ -407,6 +408,7 @@ def dependence_report(
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes.
         shown: The bases of which anybody looks at the examples.
+        proceed: Called before each dependence; it may raise an exception to stop.
     """
     if at is not None and (contents or _awkward_sizes(analysis.model)):
         analysis = analyse(
@@ -416,6 +418,8 @@ def dependence_report(
     listed = []
     for relation in (r for r in analysis.relations if r.kind in kinds):
         for found in analysis.pieces(relation):
+            if proceed is not None:
+                proceed()
             looked_at = witnesses and relation.basis in shown
             dependence = dependence_fact(analysis, found, witnesses=looked_at)
             if dependence is not None and at is not None:
