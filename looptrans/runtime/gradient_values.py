@@ -333,6 +333,7 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
 
     def run() -> Number:
         found: list[Number] = []
+        blocks: list[torch.Tensor] = []
 
         def take(parts: Number, mask: Mask) -> None:
             if isinstance(parts, torch.Tensor):
@@ -340,9 +341,7 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
                     nothing = OF_NOTHING[name]
                     parts = torch.where(as_mask(mask), parts, parts.new_tensor(nothing))
                 if name == "sum":
-                    parts = parts.flip(axis) if machine.backwards else parts
-                    before = as_tensor(found.pop() if found else 0, machine.tensor_type)
-                    found.append(in_order(before, parts, axis, machine.real))
+                    blocks.append(parts)
                 else:
                     found.append(_extreme(machine, name, parts, axis))
             elif exact is None:
@@ -355,6 +354,13 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
                 found.append(fold(parts, axis=axis, keepdims=True))
 
         run_generators(take)
+        if blocks:
+            # How long a block is must not matter, in either order.
+            added = blocks[0].new_zeros(())
+            for parts in reversed(blocks) if machine.backwards else blocks:
+                terms = parts.flip(axis) if machine.backwards else parts
+                added = in_order(added, terms, axis, machine.real)
+            found.append(added)
         if not found:
             return 0
         total = found[0]
