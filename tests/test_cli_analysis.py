@@ -305,6 +305,20 @@ def test_a_budget_that_runs_out_is_unknown(capsys: Capture, verb: str) -> None:
     assert "budget" in json.dumps(json.loads(printed.out))
 
 
+def test_a_report_without_the_list_of_dependences_has_the_rest(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["report", FLASH, "--format", "json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(api, "FOR_ALL", -1.0)
+    assert main(["report", FLASH, "--format", "json"]) == 3
+    printed = capsys.readouterr().out
+    found = json.loads(printed)
+    assert found["loops"] == whole["loops"] and found["scc"] == whole["scc"]
+    assert found["deps"] != whole["deps"]
+    assert "the budget of 30 s ran out" in printed
+
+
 def test_a_budget_that_runs_out_before_anything_is_drawn(capsys: Capture) -> None:
     assert main(["ddg", FLASH, "--budget", "1e-6", "--format", "dot"]) == 3
     printed = capsys.readouterr()

@@ -6,7 +6,7 @@ import islpy as isl
 import numpy as np
 import pytest
 
-from looptrans.analysis import api, opaque
+from looptrans.analysis import api, opaque, pieces
 from looptrans.analysis.coarse import coarsened
 from looptrans.analysis.dependences import analyse
 from looptrans.analysis.formula import TRUE, conjunction, disjunction
@@ -14,6 +14,7 @@ from looptrans.analysis.model import build_model
 from looptrans.analysis.polyhedra import dimensions, domain_formula
 from looptrans.frontend.placement import annotated_placement
 from looptrans.ir.condition import compared, opposite
+from looptrans.ir.facts import Dependence, InstancePair
 from looptrans.ir.index import Arith, walk
 from looptrans.ir.program import If
 from looptrans.ir.walk import nodes
@@ -599,3 +600,41 @@ def f(x: Float[Array, "N N"], P: Const, Q: Const):
         for p in (many, turned)
     )
     assert opposite(mine) == its
+
+
+@pytest.mark.parametrize("stop", ["L", "i + 1"])
+def test_too_many_direction_vectors_are_one_for_each_carrier(
+    stop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same pairs of instances, in pieces that are carried by the same loops."""
+    text = program(f"""
+def f(A: Float[Array, "M N L"]):
+    s = 0.0
+    for i in range(M):
+        for j in range(N):
+            for k in range({stop}):
+                t = A[i, j, k]
+                s = s + t
+    return s
+""")
+    sizes = {"M": 3, "N": 2, "L": 3}
+    every = api.dependences(text, at=sizes).dependences
+    monkeypatch.setattr(pieces, "MOST_DIRECTIONS", 12)
+    joined = api.dependences(text, at=sizes).dependences
+    output = [d for d in joined if (d.kind, d.source, d.sink) == ("output", "S2", "S2")]
+    assert {d.direction: d.carried_by for d in output} == {
+        ("=", "=", "<"): "k",
+        ("=", "<", "*"): "j",
+        ("<", "*", "*"): "i",
+    }
+    assert all(d.witness is not None for d in joined)
+
+    def pairs(found: tuple[Dependence, ...]) -> dict[tuple[str | None, ...], list[InstancePair]]:
+        instances: dict[tuple[str | None, ...], list[InstancePair]] = {}
+        for d in found:
+            key = (d.kind, d.basis, d.source, d.sink, d.array, d.carried_by)
+            assert d.instances is not None
+            instances[key] = sorted([*instances.get(key, []), *d.instances])
+        return instances
+
+    assert pairs(joined) == pairs(every)

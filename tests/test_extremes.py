@@ -556,3 +556,26 @@ def test_what_was_the_extremum_before_is_looked_for_in_a_bounded_time() -> None:
     text = text.replace("        k = -1\n", "        k = -1\n        q = -1\n")
     report = verify(program(text), [{"M": 5, "N": 40}], ["float32"])
     assert report.passed, verification_text(report)
+
+
+ROW_SCALE = """
+def row_scale(X: Float[Array, "M K"], W: Float[Array, "K N"]):
+    Y = zeros((M, N))
+    for i in range(0, M):
+        a = 0.0
+        for j in range(0, N):
+            Y[i, j] = sum(X[i, k] * W[k, j] for k in range(0, K))
+            a = max(a, abs(Y[i, j]))
+        for j in range(0, N):
+            Y[i, j] = Y[i, j] / (a + 1e-3)
+    return Y
+"""
+
+
+def test_nothing_is_read_at_the_place_of_no_extremum() -> None:
+    """Rows of zeros attain none: nothing is read at -1, not even to tell the sign there."""
+    found = emitted_with_backward(program(ROW_SCALE)).found
+    arrays = {a.name: np.ones((2,) * a.rank) for a in found.program.arrays if a.role == "input"}
+    arrays["a_at"] = np.array([-1, 1])
+    gradients = execute(found.program, inputs=arrays)
+    assert gradients["dX"].shape == (2, 2)

@@ -221,4 +221,5 @@ def test_directions_are_joined_without_saying_more() -> None:
     assert joined_directions([("=", "<"), ("<", "<"), ("<", "="), ("<", ">")]) == ("(=,<)", "(<,*)")
     assert joined_directions([("=", "<"), ("=", "=")]) == ("(=,≤)",)
     assert joined_directions([("<", ">"), ("=", "<")]) == ("(=,<)", "(<,>)")
+    assert joined_directions([("=", "<"), ("<", "*")]) == ("(=,<)", "(<,*)")
     assert joined_directions([()]) == ("()",)

@@ -24,7 +24,9 @@ from looptrans.ir.program import Atomic, Barrier, BlockReduce, Loop, Node, Progr
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.walk import nodes
+from looptrans.runtime.parted import with_loops_parted
 from looptrans.runtime.reference import reference_of
+from looptrans.runtime.summed import with_loops_summed
 from tests.oracle.nests import Nest, nests
 from tests.test_executor_races import made_parallel
 
@@ -199,16 +201,80 @@ def test_a_spec_gives_the_same_in_parallel(spec: str) -> None:
 
 
 def test_free_loops_are_found() -> None:
-    """In naive attention all but two loops over j that carry reductions; the third is a sum."""
+    """In naive attention all but a loop over j for the maximum; two others are sums."""
     reference = reference_of(load(str(SPECS / "attention_naive.py")))
     found = [n for n in nodes(reference.parallel.body) if isinstance(n, Loop)]
     executions = [(loop.variable, loop.execution) for loop in found]
     assert executions == [
         ("i", "parallel"),
+        ("j", "parallel"),
+        ("i", "parallel"),
         ("j", "sequential"),
-        ("j", "sequential"),
+        ("i", "parallel"),
+        ("i", "parallel"),
         ("d", "parallel"),
     ]
+
+
+@pytest.mark.parametrize(
+    "body, parts",
+    [
+        ("a[j] = X[j]; s = s + a[j]", 2),  # a cell of its own: first all that is set
+        ("s = s + a[j]; a[j] = X[j]", 2),
+        ("s = s + X[j]; t = max(t, X[j])", 2),  # nothing in common
+        ("s = s + X[j]; t = max(t, s)", 1),  # what is read is of this iteration
+        ("a[j] = X[j]; s = s + a[j - 1]", 1),  # a cell of another iteration
+        ("a[j] = s; s = s + X[j]", 1),
+        ("a[j] = X[j]; s = s + a[j]; b[j] = s", 2),
+        ("a[j] = X[j]; s = s + sum(a[k] for k in range(0, 2))", 1),
+    ],
+)
+def test_loops_are_parted(body: str, parts: int) -> None:
+    """The parts give what the whole does, bit for bit."""
+    program = program_of(f"""
+def f(X: Float[Array, "N"]):
+    s = 0.0; t = 0.0; a = ones(N); b = zeros(N)
+    for j in range(1, N):
+        {body}
+    return s, t, a, b
+""")
+    parted = with_loops_parted(program)
+    assert sum(isinstance(node, Loop) for node in parted.body) == parts
+    inputs = prepare(program, {"N": 7})
+    expected = execute_on(program, inputs)
+    for name, values in execute_on(parted, inputs).items():
+        assert_array_equal(values, expected[name])
+
+
+def test_sums_of_rows_are_made_at_once() -> None:
+    """As far as each row goes; a loop inside that has cells of its own comes outside."""
+    program = program_of("""
+def f(P: Float[Array, "M M"], V: Float[Array, "M D"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        for j in range(0, i + 1):
+            for d in range(0, D):
+                O[i, d] = O[i, d] + P[i, j] * V[j, d]
+    return O
+""")
+    inputs = prepare(program, {"M": 5, "D": 3})
+    summed = with_loops_summed(program)
+    assert [n.variable for n in nodes(summed.body) if isinstance(n, Loop)] == ["i", "d"]
+    assert_array_equal(execute_on(summed, inputs)["O"], execute_on(program, inputs)["O"])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(nests(data_guards=True, opaque=True))
+def test_random_programs_in_parts(nest: Nest) -> None:
+    program = program_of(nest.source)
+    try:
+        inputs = prepare(program, nest.sizes, nest.arrays)
+        expected = execute_on(program, inputs)
+    except ExecutionError:
+        return
+    found = execute_on(with_loops_summed(with_loops_parted(program)), inputs)
+    for name, values in expected.items():
+        assert_allclose(found[name], values, rtol=1e-12)
 
 
 def test_a_loop_that_is_called_parallel_and_is_not_is_run_in_order() -> None:

@@ -21,6 +21,7 @@ import pytest
 from looptrans.adjoint.backward import backward
 from looptrans.blocks.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
+from looptrans.executor import vector_machine
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.executor.run import execute_on
 from looptrans.executor.vectors import execute_vectors
@@ -759,3 +760,30 @@ def test_what_is_nan_has_no_differences() -> None:
     sizes = [{"M": 3, "N": 0, "D": 2}]
     report = verify_pass(program_of(DENSITY), "backward", sizes, ("float32",))
     assert report.passed
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("lanes", [64, 1 << 17])
+def test_sums_of_the_same_terms_are_equal_when_differentiated(
+    backwards: bool, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is done side by side with them: each row has a largest one, and its gradient."""
+    program = program_of("""
+def f(X: Float[Array, "M E"], K: Float[Array, "N E"]):
+    S = zeros((M, N)); y = zeros(M)
+    for i in range(0, M):
+        top = -inf
+        for j in range(0, N):
+            top = max(top, sum(X[i, e] * K[j, e] for e in range(0, E)))
+        for j in range(0, N):
+            if sum(X[i, e] * K[j, e] for e in range(0, E)) >= top:
+                S[i, j] = sum(X[i, e] * K[j, e] for e in range(0, E))
+        for j in range(0, N):
+            y[i] = y[i] + S[i, j]
+    return y
+""")
+    monkeypatch.setattr(vector_machine, "MOST_LANES", lanes)
+    reference = gradient_reference_of(reference_of(program))
+    inputs = prepare(program, {"M": 30, "N": 7, "E": 50})
+    found = reference.run(inputs, {"y": np.ones(30)}, {}, "float32", backwards=backwards)
+    assert found.gradients["X"].any(axis=1).all()

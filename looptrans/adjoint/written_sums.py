@@ -169,7 +169,10 @@ def _is_short(size: Fraction) -> bool:
 
 
 def _under(brackets: tuple[Condition, ...], value: Value) -> Value:
-    return Select(conjunction(*brackets), value, Const(0.0)) if brackets else value
+    """Return a value under conditions: of indices first, by which others read what is there."""
+    if not brackets:
+        return value
+    return Select(conjunction(*sorted(brackets, key=is_data_dependent)), value, Const(0.0))
 
 
 def _reduction(

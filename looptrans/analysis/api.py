@@ -6,11 +6,12 @@ then says so and why, and nothing is concluded from what was not computed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded, within_budget
+from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded, ran_out, within_budget
 from looptrans.analysis.scan import Scan, Scanned
 from looptrans.analysis.statements import statement_facts
 from looptrans.analysis.truths import with_truths
@@ -36,6 +37,8 @@ Contents = Mapping[str, Mapping[tuple[int, ...], int]]
 
 ONCE_SECONDS = 10.0
 """How long it may take to see that no cell of an array is written twice."""
+FOR_ALL = 0.9
+"""The part of its budget after which a report goes without a list of all dependences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +229,21 @@ def everything(
         from looptrans.analysis.judge import judge_claims
         from looptrans.analysis.loops import loop_facts as judge
 
+        begun = time.process_time()
+
+        def proceed() -> None:
+            if time.process_time() - begun > FOR_ALL * budget:
+                raise ran_out(budget)
+
         analysis = analyse(program)
-        return Report(
-            dependence_report(analysis, shown=shown),
-            find(analysis, "flow"),
-            find(analysis, "all"),
-            judge(analysis),
-            judge_claims(analysis),
-        )
+        flow, whole = find(analysis, "flow"), find(analysis, "all")
+        verdicts, judgements = judge(analysis), judge_claims(analysis)
+        # To list every dependence may take longest: what else is known is said without the list.
+        try:
+            listed = dependence_report(analysis, shown=shown, proceed=proceed)
+        except BudgetExceeded as error:
+            listed = _no_dependences(program, str(error))
+        return Report(listed, flow, whole, verdicts, judgements)
 
     try:
         return within_budget(work, budget)

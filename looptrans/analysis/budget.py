@@ -31,6 +31,11 @@ class BudgetExceeded(Exception):
     """The work did not end within its budget; the message says which part of it ran out."""
 
 
+def ran_out(seconds: float) -> BudgetExceeded:
+    """Return what says that work took longer than its budget."""
+    return BudgetExceeded(f"the budget of {seconds:g} s ran out")
+
+
 def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
     """Run `work` in a process of its own and return its result, which must be picklable.
 
@@ -54,7 +59,7 @@ def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
     try:
         data = _receive(reading, child, seconds)
         if data is None:
-            raise BudgetExceeded(f"the budget of {seconds:g} s ran out")
+            raise ran_out(seconds)
     finally:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):

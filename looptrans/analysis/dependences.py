@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
@@ -27,6 +27,7 @@ from looptrans.ir.facts import (
     Dependence,
     DependenceKind,
     DependenceReport,
+    Direction,
     InstancePair,
 )
 from looptrans.ir.index import Arith, Index, Param, walk
@@ -200,17 +201,23 @@ class Analysis:
         relation = found.relation
         key = (relation.kind, relation.basis, relation.source, relation.sink)
         best: tuple[tuple[int, ...], Witness] | None = None
-        dividing = _dividing_sizes(self.model)
+        dividing, least = _dividing_sizes(self.model), self._least_sizes(found)
         tried = (TRIED_SIZES if name in dividing else (*TRIED_SIZES, 0) for name in awkward)
         for values in product(*tried):
-            if not self._may_divide(dict(zip(awkward, values, strict=True))):
+            given = dict(zip(awkward, values, strict=True))
+            if not self._may_divide(given):
                 continue
+            if best is not None:  # where none at these sizes can be smaller, none is looked for
+                sizes = [name for name, _ in best[1].parameters]
+                at_least = tuple(given.get(name, least.get(name, 0)) for name in sizes)
+                if (values.count(0), *at_least) >= best[0]:
+                    continue
             inner = self._at_sizes(awkward, values, relation)
             for other in inner.relations:
                 if key != (other.kind, other.basis, other.source, other.sink):
                     continue
                 for piece in inner.pieces(other):
-                    if piece.piece.direction != found.piece.direction:
+                    if not _is_among(piece.piece.direction, found.piece.direction):
                         continue
                     if piece.piece.may and not found.piece.may:
                         continue
@@ -224,6 +231,18 @@ class Analysis:
                     if best is None or rank < best[0]:
                         best = (rank, witness)
         return None if best is None else best[1]
+
+    def _least_sizes(self, found: Found) -> dict[str, int]:
+        """Return how large sizes are at least where a piece has pairs."""
+        points = found.piece.pairs.params().intersect(self.context)
+        count = points.dim(isl.dim_type.param)
+        points = points.move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, count)
+        lowest = [points.dim_min_val(number) for number in range(count)]
+        return {
+            name: int(value.to_python())
+            for name, value in zip(self.model.parameters, lowest, strict=True)
+            if value.is_pos() and value.is_int()
+        }
 
     def _within(self, found: Found, whole: Piece, model: Model) -> Found | None:
         """Return what of a piece at given sizes is in a piece for all sizes; None if nothing is."""
@@ -267,6 +286,11 @@ class Analysis:
                 beside=next((a for (at, *_), a in self._concrete.items() if at == values), None),
             )
         return self._concrete[key]
+
+
+def _is_among(direction: tuple[Direction, ...], whole: tuple[Direction, ...]) -> bool:
+    """Tell whether a direction vector is one of those that another stands for."""
+    return all(other in (sign, "*") for sign, other in zip(direction, whole, strict=True))
 
 
 def _awkward_sizes(model: Model) -> list[str]:
@@ -372,6 +396,7 @@ def dependence_report(
     contents: Contents | None = None,
     witnesses: bool = True,
     shown: tuple[Basis, ...] = BOTH,
+    proceed: Callable[[], None] | None = None,
 ) -> DependenceReport:
     """Turn dependences into plain data.
 
@@ -383,6 +408,7 @@ def dependence_report(
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes.
         shown: The bases of which anybody looks at the examples.
+        proceed: Called before each dependence; it may raise an exception to stop.
     """
     if at is not None and (contents or _awkward_sizes(analysis.model)):
         analysis = analyse(
@@ -392,6 +418,8 @@ def dependence_report(
     listed = []
     for relation in (r for r in analysis.relations if r.kind in kinds):
         for found in analysis.pieces(relation):
+            if proceed is not None:
+                proceed()
             looked_at = witnesses and relation.basis in shown
             dependence = dependence_fact(analysis, found, witnesses=looked_at)
             if dependence is not None and at is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import TypeAlias
 
 import islpy as isl
@@ -29,6 +30,8 @@ _SIGNS: tuple[tuple[Direction, str], ...] = (("=", "="), ("<", ">"), (">", "<"))
 MOST_POINTS = 8
 MOST_CONVEX = 4
 MOST_SHORTENED = 8
+MOST_DIRECTIONS = 4096
+"""How many direction vectors a relation is cut by; nine free loops have some 9,800."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Piece:
         pairs: The pairs.
         may: Whether only the running program knows if they happen.
         loops: The loops shared, outermost first.
-        direction: `<` where the source is in an earlier iteration.
+        direction: `<` where the source is in an earlier iteration; inside the carrier `*` for
+            several signs, where there are too many vectors to list.
         distance: An entry for each loop; `*` where it is no function of the parameters.
         distances: The set of distances, where there is a `*`.
         within: Whether the distances that occur may be fewer.
@@ -83,7 +87,7 @@ def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piec
         return
     rest = relation.pairs.subtract(relation.certain)
     parts = [*cutter.cut(relation, relation.certain, False), *cutter.cut(relation, rest, True)]
-    signs = [sign for sign, _ in _SIGNS]
+    signs = [*(sign for sign, _ in _SIGNS), "*"]
     yield from sorted(parts, key=lambda part: [signs.index(sign) for sign in part.direction])
 
 
@@ -106,6 +110,7 @@ def _cutter(model: Model, relation: Relation, counts: Counts) -> _Cutter:
 _Cut: TypeAlias = tuple[isl.Map, tuple[Direction, ...], tuple[str, ...], str | None]
 _Where: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 _Key: TypeAlias = tuple[_Where, _Where, isl.Map]
+_Directed: TypeAlias = tuple[tuple[Direction, ...], isl.Set]
 _Part: TypeAlias = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
 
 
@@ -191,7 +196,7 @@ class _Cutter:
         if key not in self.counts.split:
             self.counts.split[key] = [
                 (part, direction, distance, exact)
-                for direction, within in _by_direction(distances, self.depth)
+                for direction, within in _directions(distances, self.depth)
                 for part, distance, exact in self._by_distance(within, direction)
             ]
         parts = self.counts.split[key]
@@ -361,9 +366,44 @@ def _start_is_affine(bound: Bound) -> bool:
     return not opaque_terms(bound.range.start)
 
 
+def _directions(distances: isl.Set, depth: int) -> list[_Directed]:
+    """Cut distances by direction; by the carrier alone where there are too many vectors."""
+    found = list(islice(_by_direction(distances, depth), MOST_DIRECTIONS + 1))
+    return found if len(found) <= MOST_DIRECTIONS else list(_by_carrier(distances, depth))
+
+
+def _by_carrier(distances: isl.Set, depth: int) -> Iterator[_Directed]:
+    """Cut distances by the first sign that is no `=`; behind it a sign that is no other, or `*`."""
+    same, parts = distances, list[_Directed]()
+    equal: list[Direction] = []
+    for level in range(depth):
+        carried = list[_Directed]()
+        for sign, relation in _SIGNS[1:]:
+            part = same.intersect(_half_space(depth, level, relation))
+            if not part.is_empty():
+                rest = [_only_sign(part, depth, inner) for inner in range(level + 1, depth)]
+                carried.append(((*equal, sign, *rest), part))
+        parts = carried + parts
+        same = same.intersect(_half_space(depth, level, "="))
+        equal.append("=")
+    if not same.is_empty():
+        yield tuple(equal), same
+    yield from parts
+
+
+def _only_sign(distances: isl.Set, depth: int, level: int) -> Direction:
+    """Return the sign that all distances have in a loop, or `*`."""
+    found = [
+        sign
+        for sign, relation in _SIGNS
+        if not distances.intersect(_half_space(depth, level, relation)).is_empty()
+    ]
+    return found[0] if len(found) == 1 else "*"
+
+
 def _by_direction(
     distances: isl.Set, depth: int, level: int = 0, prefix: tuple[Direction, ...] = ()
-) -> Iterator[tuple[tuple[Direction, ...], isl.Set]]:
+) -> Iterator[_Directed]:
     if level == depth:
         yield prefix, distances
         return
@@ -409,7 +449,11 @@ def _orthant(direction: tuple[Direction, ...]) -> isl.Set:
     """Return all distances of one direction vector."""
     relations = dict(_SIGNS)
     names = [f"d{number}" for number in range(len(direction))]
-    signs = [f"{name} {relations[sign]} 0" for name, sign in zip(names, direction, strict=True)]
+    signs = [
+        f"{name} {relations[sign]} 0"
+        for name, sign in zip(names, direction, strict=True)
+        if sign != "*"
+    ]
     return isl.Set(f"{{ [{', '.join(names)}] : {' and '.join(signs) or '0 = 0'} }}")
 
 

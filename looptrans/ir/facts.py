@@ -10,7 +10,7 @@ from looptrans.ir.verdict import Witness
 DependenceKind: TypeAlias = Literal["flow", "anti", "output"]
 KINDS: tuple[DependenceKind, ...] = get_args(DependenceKind)
 Basis: TypeAlias = Literal["value", "memory"]
-Direction: TypeAlias = Literal["<", "=", ">"]
+Direction: TypeAlias = Literal["<", "=", ">", "*"]
 LoopDecision: TypeAlias = Literal["parallel", "privatize", "reduction", "sequential", "unknown"]
 ClaimDecision: TypeAlias = Literal["holds", "refuted", "unknown"]
 InstancePair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
@@ -48,7 +48,8 @@ class Dependence:
         loops: The common loops, outermost first.
         distance: For each, sink minus source in iterations in execution order; an expression of
             the parameters, or `*` where it is no function of them.
-        direction: For each, `<` (the source is in an earlier iteration), `=` or `>`.
+        direction: For each, `<` (the source is in an earlier iteration), `=` or `>`; `*` for
+            any of them inside the loop that carries it, where there are too many vectors to list.
         carried_by: The outermost loop in which the two differ; None if loop-independent.
         carried_line: The line of that loop.
         witness: The smallest example.

@@ -77,7 +77,7 @@ def joined_directions(vectors: Iterable[tuple[Direction, ...]]) -> tuple[str, ..
 
         (=,<) (<,<) (<,=) (<,>)    ->    (=,<) (<,*)
     """
-    sets = sorted({tuple(frozenset({entry}) for entry in entries) for entries in vectors}, key=_key)
+    sets = sorted({tuple(map(_signs, entries)) for entries in vectors}, key=_key)
     for position in reversed(range(max((len(entries) for entries in sets), default=0))):
 
         def others(
@@ -96,6 +96,10 @@ def joined_directions(vectors: Iterable[tuple[Direction, ...]]) -> tuple[str, ..
         vector(_SIGNS["".join(sign for sign in "<=>" if sign in entry)] for entry in entries)
         for entries in sets
     )
+
+
+def _signs(entry: Direction) -> frozenset[Direction]:
+    return frozenset(("<", "=", ">")) if entry == "*" else frozenset((entry,))
 
 
 def _key(entries: tuple[frozenset[Direction], ...]) -> list[tuple[int, ...]]:

@@ -3,7 +3,7 @@
 called from Python        compile, attention, attention_call, gradients, empty_rows
 modules, where they run   load, cache, device, interpreter, threads
 verify                    verify, verification, and the files called verify_
-listings to compare with  reference, summed, terms_kept
+listings to compare with  reference, parted, summed, terms_kept
 launches watched          traffic, traffic_watch
 gradients to compare with the files called gradient_
 inspect                   inspect, and the files called inspect_

@@ -56,9 +56,27 @@ def with_empty_rows(
         The same, a nan that a mask causes replaced where zero iterations give one number; and for
         each output that has some, where those are.
     """
+    found, places, _ = with_masked_rows(reference, inputs, exact)
+    return found, places
+
+
+def with_masked_rows(
+    reference: Reference, inputs: Inputs, exact: Outputs
+) -> tuple[Outputs, dict[str, Values], dict[str, Values]]:
+    """Return what `with_empty_rows` does, and where outputs are nan by rows masked throughout.
+
+    Args:
+        reference: The listing.
+        inputs: What it was executed on.
+        exact: What it gave, in float64.
+
+    Returns:
+        The outputs, where zero iterations give one number, and for each output that is nan because
+        of a mask, be it only at the beginning of rows, where its rows are masked throughout.
+    """
     masked, begun = _masked(reference, inputs, exact)
     if not masked:
-        return exact, {}
+        return exact, {}, {}
     found, places = {**exact, **begun}, {}
     empties = _empties(reference, inputs)
     for name, there in masked.items():
@@ -67,21 +85,7 @@ def with_empty_rows(
             value, agreed = _agreed(np.stack(values))
             places[name] = there & agreed
             found[name] = np.where(places[name], value, found[name])
-    return found, places
-
-
-def masked_rows(reference: Reference, inputs: Inputs, exact: Outputs) -> dict[str, Values]:
-    """Return where outputs are nan because rows are masked throughout.
-
-    Args:
-        reference: The listing.
-        inputs: What it was executed on.
-        exact: What it gave, in float64.
-
-    Returns:
-        That for each output that is nan because of a mask, be it only at the beginning of rows.
-    """
-    return _masked(reference, inputs, exact)[0]
+    return found, places, masked
 
 
 def _masked(

@@ -43,6 +43,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.value import Value as Expression
 from looptrans.runtime.gradient_store import Number, as_mask, as_numbers, as_tensor, selected
+from looptrans.runtime.gradient_sums import in_order
 
 if TYPE_CHECKING:
     from looptrans.runtime.gradient_machine import Gradients
@@ -216,7 +217,10 @@ def _compared(machine: Gradients, op: Any, left: Expression, right: Expression) 
 def _row_sum(machine: Gradients, row: Number) -> Number:
     if not isinstance(row, torch.Tensor):
         return np.sum(row, axis=-1)
-    return (row.flip(-1) if machine.backwards else row).sum(-1)
+    if row.shape[-1] == 0:
+        return 0
+    row = row.flip(-1) if machine.backwards else row
+    return in_order(row.new_zeros(()), row, row.ndim - 1, machine.real).squeeze(-1)
 
 
 def _of_row(machine: Gradients, name: str, row: Expression) -> Code:
@@ -329,6 +333,7 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
 
     def run() -> Number:
         found: list[Number] = []
+        blocks: list[torch.Tensor] = []
 
         def take(parts: Number, mask: Mask) -> None:
             if isinstance(parts, torch.Tensor):
@@ -336,8 +341,7 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
                     nothing = OF_NOTHING[name]
                     parts = torch.where(as_mask(mask), parts, parts.new_tensor(nothing))
                 if name == "sum":
-                    parts = parts.flip(axis) if machine.backwards else parts
-                    found.append(parts.sum(axis, keepdim=True))
+                    blocks.append(parts)
                 else:
                     found.append(_extreme(machine, name, parts, axis))
             elif exact is None:
@@ -350,6 +354,13 @@ def _reduce(machine: Gradients, value: Reduce) -> Code:
                 found.append(fold(parts, axis=axis, keepdims=True))
 
         run_generators(take)
+        if blocks:
+            # How long a block is must not matter, in either order.
+            added = blocks[0].new_zeros(())
+            for parts in reversed(blocks) if machine.backwards else blocks:
+                terms = parts.flip(axis) if machine.backwards else parts
+                added = in_order(added, terms, axis, machine.real)
+            found.append(added)
         if not found:
             return 0
         total = found[0]

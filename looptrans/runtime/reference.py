@@ -23,6 +23,7 @@ from looptrans.executor.vectors import execute_vectors
 from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.walk import nodes
+from looptrans.runtime.parted import with_loops_parted
 from looptrans.runtime.summed import with_loops_summed
 from looptrans.runtime.terms_kept import with_terms_kept
 from looptrans.transforms.tree import loop_paths, statements_in
@@ -84,7 +85,7 @@ def reference_of(program: Program) -> Reference:
     if any(isinstance(node, Atomic | BlockReduce | Barrier) for node in nodes(program.body)):
         return Reference(program, program)
     parallel = replace(program, body=rewritten(program.body, _in_order))
-    parallel = with_terms_kept(with_loops_summed(parallel))
+    parallel = with_terms_kept(with_loops_summed(with_loops_parted(parallel)))
     free = _by_text(parallel)
     if free is None:
         free = []

@@ -17,7 +17,7 @@ import torch
 
 from looptrans.adjoint.derived import Backward
 from looptrans.executor.inputs import Inputs
-from looptrans.runtime.empty_rows import masked_rows, with_empty_rows
+from looptrans.runtime.empty_rows import with_masked_rows
 from looptrans.runtime.gradient_machine import Differentiated
 from looptrans.runtime.gradient_reference import GradientReference
 from looptrans.runtime.reference import Outputs
@@ -120,9 +120,8 @@ class GradientRun:
             ExecutionError: The listing cannot be run.
         """
         program, device = self.found.listing, self.context.device
-        own = self.context.reference.reference.run(self.inputs)
-        exact, empty = with_empty_rows(self.context.reference.reference, self.inputs, own)
-        masked = masked_rows(self.context.reference.reference, self.inputs, own)
+        reference = self.context.reference.reference
+        exact, empty, masked = with_masked_rows(reference, self.inputs, reference.run(self.inputs))
         arguments = guarded_arguments(program, self.inputs, self.dtype, device, self.strides)
         saved = self._forward(arguments, exact, empty)
         errors: tuple[OutputError, ...] = ()

@@ -54,6 +54,7 @@ class HandedOver:
     saved: Mapping[str, torch.Tensor]
     dtype: str
     _runs: tuple[Outputs, ...] | None = None
+    _wrong: Outputs | None = None
 
     def of(self, argument: str, asked: Values) -> float:
         """Return how far the gradient of an argument moves, in the Frobenius norm.
@@ -78,22 +79,27 @@ class HandedOver:
         They are nan where that is nan, and perhaps infinite where it is too large for its type, or
         an operand of a product is that in 16 bits.
         """
+        if self._wrong is None:
+            self._wrong = self._no_numbers()
         nothing = np.asarray(False)
-        name = self.found.gradients[argument]
+        return self._wrong.get(self.found.gradients[argument], nothing)
+
+    def _no_numbers(self) -> Outputs:
+        """Return for each gradient what `undefined` says of its elements; nothing if unknown."""
         try:
             exact = self._exact(_reference(self.found.forward))
             saved = {each.name: exact[each.name] for each in self.found.saved}
             kept = {key: self._as_kept(key, values) for key, values in saved.items()}
             if self.dtype != "float32":
                 program = with_rounded_operands(self.found.program, self.dtype)
-                return np.asarray(~np.isfinite(self._gradients(program, kept)[name]))
+                return {n: _is_no_number(v) for n, v in self._gradients(program, kept).items()}
             overflows = any(kept[key] is not values for key, values in saved.items())
             if not overflows and not any(np.isnan(values).any() for values in saved.values()):
-                return nothing
-            values = self._gradients(self.found.program, kept)[name]
-            return np.asarray(~np.isfinite(values) if overflows else np.isnan(values))
+                return {}
+            wrong = _is_no_number if overflows else np.isnan
+            return {n: wrong(v) for n, v in self._gradients(self.found.program, kept).items()}
         except ExecutionError:
-            return nothing
+            return {}
 
     def elsewhere(self) -> Outputs:
         """Return the gradients where kernels found extrema attained elsewhere than float64 does.
@@ -238,6 +244,10 @@ class HandedOver:
         names = [array.name for array in program.arrays if array.role == "input"]
         inputs = replace(self.inputs, arrays={name: arrays[name] for name in names})
         return _reference(program).run(inputs)
+
+
+def _is_no_number(values: Values) -> Values:
+    return ~np.isfinite(values)
 
 
 def _logarithms(program: Program) -> frozenset[str]:
