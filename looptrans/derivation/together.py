@@ -15,6 +15,7 @@ from looptrans.derivation.apart import (
 )
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.loops_as_sums import (
+    is_before_rows,
     is_beside_rows,
     is_shared,
     is_with_rows,
@@ -97,6 +98,13 @@ def brought_together(work: Work) -> None:
     """Make one pass of nests and passes that may be one."""
     sums(work)
     side_by_side(work)
+    before = work.mark()
+    if sums_before_rows(work):
+        count = len(work.steps)
+        one_pass(work)
+        if any(step.kind == "one pass" for step in work.steps[count:]):
+            return
+        work.back_to(before)
     one_pass(work)
 
 
@@ -294,6 +302,18 @@ def sums(work: Work) -> None:
     for each in sum_loops(program):
         if is_shared(program, each) or is_beside_rows(program, each):
             work.take("loop as sum", each.update.label)
+
+
+def sums_before_rows(work: Work) -> bool:
+    """Write loops as sums whose passes may join one with a row; tell whether there were any.
+
+    Passes that add up alike, one in a loop and the other in a sum, would round in two ways.
+    """
+    before = work.program
+    for each in sum_loops(before):
+        if is_before_rows(before, each):
+            work.take("loop as sum", each.update.label)
+    return work.program != before
 
 
 def _told_apart(work: Work) -> None:
