@@ -24,6 +24,7 @@ from looptrans.derivation.loops_as_sums import (
 )
 from looptrans.derivation.passes import Passes, brought_out, passes, sums_of_sums
 from looptrans.derivation.side_by_side import worth_joining
+from looptrans.derivation.versions import overwritten
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.value import Reduce, Value, walk_value
@@ -117,6 +118,12 @@ def own_arrays(work: Work, *, reused_too: bool = False) -> None:
         # Of rows that are counted where they are it may be known how many there can be.
         work.take("made once")
     work.take("picked")
+
+
+def own_versions(work: Work) -> None:
+    """Give each pass a name of its own for what it makes of an array that others overwrite."""
+    for name in tuple(overwritten(work.program)):
+        work.take("versions", name)
 
 
 def side_by_side(work: Work) -> None:
