@@ -54,7 +54,7 @@ from looptrans.blocks.program import (
     Rounding,
 )
 from looptrans.blocks.quotients import bounded
-from looptrans.blocks.reach import reached
+from looptrans.blocks.reach import below, reached
 from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.serial import OneRowEach, RunSerially
 from looptrans.blocks.sharing import needed, shared
@@ -185,6 +185,7 @@ class _Lowering:
             tuple(step.name for step in self.derivation.steps),
             tuple(dict.fromkeys(self.notes)),
             reached(program),
+            below(program),
         )
         return whole(found, self.slices, self.derivation.last.outputs)
 
