@@ -205,3 +205,13 @@ def test_a_listing_whose_iterations_race_is_refused(capsys: Capture, tmp_path: P
     assert not folder.exists()
     file.write_text(head + "        y[i] = x[i]\n    return y\n")
     assert ran(capsys, str(file), "-o", str(folder))[0] == 0
+
+
+def test_a_listing_that_makes_nothing_is_refused(capsys: Capture, tmp_path: Path) -> None:
+    file, folder = tmp_path / "listing.py", tmp_path / "kernels"
+    text = 'def f(x: Float[Array, "N"]):\n    y = zeros(N)\n    for i in range(0, N):\n'
+    file.write_text(text + "        y[i] = x[i]\n")
+    status, out, err = ran(capsys, str(file), "-o", str(folder))
+    assert (status, out) == (1, "")
+    assert "nothing is returned, and no argument is written\n  help: return what it makes" in err
+    assert not folder.exists()

@@ -17,9 +17,9 @@ from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.step import Derivation, NotDone
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
-from looptrans.emit.refusal import Races, Refused
+from looptrans.emit.refusal import Races, Refused, Unseen
 from looptrans.ir.program import Assign, Program
-from looptrans.ir.walk import loops, nodes
+from looptrans.ir.walk import live_out, loops, nodes
 from looptrans.transforms.check import check_races
 from looptrans.version import __version__
 
@@ -61,6 +61,9 @@ def lowered(
             except NotLowered as error:
                 raise Refused(error, program, program) from None
         raise Refused(NotLowered("there is no statement in it"), program, program)
+    if not live_out(program):
+        reason = "nothing is returned, and no argument is written"
+        raise Refused(Unseen(reason), program, program)
     _require_no_races(program)
     refusal: Refused | None = None
     one_each: Derivation | None = None
