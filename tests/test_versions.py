@@ -1,4 +1,4 @@
-"""Arrays that passes overwrite one after the other: a name for what each makes."""
+"""What is made on the way: a name for what each pass makes, and no rounding before the end."""
 
 from __future__ import annotations
 
@@ -126,3 +126,25 @@ def test_what_is_made_on_the_way_is_not_rounded(
     sizes = "M=33,N=40,E=16,D=8"
     assert main(["verify", str(file), "--pass", "both", "--sizes", sizes]) == 0
     capsys.readouterr()
+
+
+def test_a_result_that_another_kernel_reads_is_rounded_at_the_end() -> None:
+    """A mean in 16 bits would move all that it is taken off."""
+    pytest.importorskip("torch")
+    from looptrans.emit.listing import emitted
+
+    text = emitted(
+        program("""
+def f(X: Float[Array, "N C"]):
+    Y = zeros((N, C))
+    mean = zeros(C)
+    for c in range(0, C):
+        for n in range(0, N):
+            mean[c] += X[n, c] / N
+    for n in range(0, N):
+        for c in range(0, C):
+            Y[n, c] = X[n, c] - mean[c]
+    return Y, mean
+""")
+    ).text
+    assert "return Y, mean_rounded.copy_(mean)" in text
