@@ -725,3 +725,49 @@ def test_weights_of_keys_gone_over_downwards_have_gradients(written: str, step: 
 
     text = DOWNWARDS[written].replace("STEP", str(-step))
     compare(text, torch_, normal((11, 4), (11, 4), (11, 3)), [])
+
+
+IN_TWO_LOOPS = """
+def learned(qc: Float[Array, "M C"], qr: Float[Array, "M R"], kc: Float[Array, "N C"],
+            kr: Float[Array, "N R"], v: Float[Array, "N D"], tau: Float[Array, "1"]):
+    out = zeros((M, D))
+    for i in range(M):
+        mx = -inf
+        for j in range(N):
+            if j - i <= N - M:
+                s1 = 0.0
+                for c in range(C):
+                    s1 = s1 + qc[i, c] * kc[j, c]
+                for r in range(R):
+                    s1 = s1 + qr[i, r] * kr[j, r]
+                mx = max(mx, s1 * exp(tau[0]))
+        den = 0.0
+        for j in range(N):
+            if j - i <= N - M:
+                s2 = 0.0
+                for c in range(C):
+                    s2 = s2 + qc[i, c] * kc[j, c]
+                for r in range(R):
+                    s2 = s2 + qr[i, r] * kr[j, r]
+                w = exp(s2 * exp(tau[0]) - mx)
+                den = den + w
+                for d in range(D):
+                    out[i, d] = out[i, d] + w * v[j, d]
+        for d in range(D):
+            out[i, d] = out[i, d] / den if den > 0.0 else 0.0
+    return out
+"""
+
+
+def test_scores_added_up_in_loops_of_each_pass_are_one_score() -> None:
+    text = str(emitted(program(IN_TWO_LOOPS)).text)
+    # Two products of a score and one of its weight, before and behind the mask's edge.
+    assert text.count("tl.dot(") == 6
+    assert text.count("tl.dot(q") == 4
+
+    def theirs(qc: Any, qr: Any, kc: Any, kr: Any, v: Any, tau: Any) -> Any:
+        scores = (qc @ kc.T + qr @ kr.T) * tau.exp()
+        seen = torch.tril(torch.ones(scores.shape, dtype=torch.bool), 17 - 13)
+        return torch.softmax(scores.masked_fill(~seen, float("-inf")), 1) @ v
+
+    compare(IN_TWO_LOOPS, theirs, normal((13, 8), (13, 4), (17, 8), (17, 4), (17, 6), (1,)), [])

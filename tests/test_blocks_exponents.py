@@ -274,3 +274,23 @@ def test_a_maximum_that_is_taken_off_scores_themselves_stays_exact() -> None:
     taken = [p.arguments[0] for p in powers if p.function == "exp2" and len(dims_of(p)) == 2]
     assert len(taken) == 4
     assert all(isinstance(each, Binary) and each.op == "-" for each in taken)
+
+
+NESTED = """
+def learned(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+            t: Float[Array, "M"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = max(exp(t[i]) * (Q[i] @ K[j]) for j in range(0, N))
+        l = sum(exp(exp(t[i]) * (Q[i] @ K[j]) - m) for j in range(0, N))
+        for j in range(0, N):
+            for d in range(0, D):
+                O[i, d] += exp(exp(t[i]) * (Q[i] @ K[j]) - m) / l * V[j, d]
+    return O
+"""
+
+
+def test_an_exponential_in_an_exponent_is_the_one_beside_it() -> None:
+    """Scores of 1e16 that were rounded in two ways would be far apart."""
+    (kernel,) = emitted(program(NESTED)).blocks.kernels
+    assert calls(kernel) == ["exp2"]

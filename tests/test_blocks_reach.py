@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.reach import reached
+from looptrans.blocks.reach import below, reached
 from looptrans.frontend import parse
 from looptrans.ir.listing import index_text
 from looptrans.ir.source import Source
@@ -78,3 +78,29 @@ def asked(*lines: str) -> list[str]:
 )
 def test_what_is_asked_of_extents(lines: tuple[str, ...], found: list[str]) -> None:
     assert sorted(asked(*lines)) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("for i in range(N):", "    c[i] = x[i - 1]"), ["x.0 >= -1 if N > 0"]),
+        (("for i in range(1, N):", "    c[i] = x[i - 1] + x[N - 1 - i]"), []),
+        (("for i in range(N):", "    c[i] = x[i - 1] if i > 0 else 0.0"), []),
+        (("for i in range(N):", "    if i > 2:", "        c[i] = x[i - 3]"), []),
+        (("for i in range(N):", "    for j in range(i):", "        x[j] = c[i - 1]"), []),
+        # It hangs on the sizes.
+        (
+            ("for i in range(N):", "    for j in range(F):", "        x[i] = y[i - j + B]"),
+            ["y.0 >= B - F + 1 if N > 0 if F > 0"],
+        ),
+        (("for i in range(N):", "    c[i] = x[n[i] - 1]"), []),
+    ],
+)
+def test_what_may_be_negative(lines: tuple[str, ...], found: list[str]) -> None:
+    body = "".join(f"    {line}\n" for line in lines)
+    seen = [
+        f"{name}.{axis} >= {index_text(least)}"
+        + "".join(f" if {index_text(each)} > 0" for each in where)
+        for name, axis, where, least in below(parse(Source("listing.py", HEAD + body)))
+    ]
+    assert seen == found

@@ -192,3 +192,26 @@ def test_a_file_is_written_whole_or_not_at_all(
     assert "no room" in err
     assert [path.name for path in folder.iterdir()] == ["total.py"]
     assert (folder / "total.py").read_text() == "what was there"
+
+
+def test_a_listing_whose_iterations_race_is_refused(capsys: Capture, tmp_path: Path) -> None:
+    file, folder = tmp_path / "listing.py", tmp_path / "kernels"
+    head = 'def f(x: Float[Array, "N"]):\n    y = zeros(N)\n    for i in parallel(0, N):\n'
+    file.write_text(head + "        y[i // 2] = x[i]\n    return y\n")
+    status, out, err = ran(capsys, str(file), "-o", str(folder))
+    assert (status, out) == (1, "")
+    assert "listing.py:4:9 | y[i // 2] = x[i]" in err
+    assert "two iterations of S1 race on y\n  help: let each iteration have cells of its own" in err
+    assert not folder.exists()
+    file.write_text(head + "        y[i] = x[i]\n    return y\n")
+    assert ran(capsys, str(file), "-o", str(folder))[0] == 0
+
+
+def test_a_listing_that_makes_nothing_is_refused(capsys: Capture, tmp_path: Path) -> None:
+    file, folder = tmp_path / "listing.py", tmp_path / "kernels"
+    text = 'def f(x: Float[Array, "N"]):\n    y = zeros(N)\n    for i in range(0, N):\n'
+    file.write_text(text + "        y[i] = x[i]\n")
+    status, out, err = ran(capsys, str(file), "-o", str(folder))
+    assert (status, out) == (1, "")
+    assert "nothing is returned, and no argument is written\n  help: return what it makes" in err
+    assert not folder.exists()

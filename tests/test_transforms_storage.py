@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import pytest
 
@@ -18,6 +19,7 @@ from looptrans.transforms.hoist import hoist
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.privatize import privatize
 from looptrans.transforms.promote import promote
+from looptrans.transforms.trial import tried_on
 from tests import references
 from tests.replay import replay
 from tests.steps import agrees, code, computes, lines, read, refusal, spec
@@ -923,3 +925,19 @@ def test_an_element_for_each_iteration_of_a_loop_that_may_have_none() -> None:
     step = expand(program, "s", "r")
     assert "s = empty(max(0, R))" in listing(step.after)
     assert agrees(step)
+
+
+def test_what_a_step_is_tried_on_has_short_loops() -> None:
+    """Seven sizes of 4 to 10 would be 604800 iterations, each of them run many times."""
+    text = """
+def f(X: Float[Array, "A B C D E F G"], n: Int[Array, "A"]):
+    Y = zeros(A)
+    for a in range(0, A):
+        for b in range(0, n[a]):
+            Y[a] = Y[a] + X[a, b, 0, 0, 0, 0, 0]
+    return Y
+"""
+    inputs, _, _ = next(tried_on(read(text), None))
+    assert prod(inputs.integers.values()) <= 3**7
+    inputs, _, _ = next(tried_on(read("def f(x: Float[Array, 'N']):\n    x[0] = 1.0\n"), None))
+    assert inputs.integers == {"N": 4}

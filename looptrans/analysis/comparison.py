@@ -105,11 +105,11 @@ class Comparison:
                 yield self._difference(one, target, left, now)
         for array, cells in first.items():
             left = cells.intersect_params(self.made.context)
-            if array in first_now and self.starts_constant(array):
-                same = back.apply_range(first_now[array]).domain()
-                left = left.subtract_domain(same)
-            elif array in first_now and self.starts_alike(array):
-                left = left.subtract(back.apply_range(first_now[array]))
+            for later, theirs in first_now.items():
+                if self.starts_constant(array, later):
+                    left = left.subtract_domain(back.apply_range(theirs).domain())
+                elif later == array and self.starts_alike(array):
+                    left = left.subtract(back.apply_range(theirs))
             if not left.is_empty():
                 yield self._difference(one, None, left, now)
 
@@ -133,15 +133,16 @@ class Comparison:
         same = creation_of(one.program, array) == creation_of(other.program, array)
         return not private and roles[0] == roles[1] and same
 
-    def starts_constant(self, array: str) -> bool:
-        """Tell whether all cells of an array start with one value, the same in both programs."""
-        models = self.made.before, self.made.after
-        if any(a.private for model in models for a in model.accesses if a.array == array):
-            return False
-        creations = [creation_of(model.program, array) for model in models]
-        elements = [model.program.array(array).element for model in models]
-        values = [None if creation is None else first_value(creation) for creation in creations]
-        return values[0] is not None and values[0] == values[1] and elements[0] == elements[1]
+    def starts_constant(self, array: str, later: str) -> bool:
+        """Tell whether all cells of an array and of one afterwards start with one same value."""
+        found = []
+        for model, name in ((self.made.before, array), (self.made.after, later)):
+            if any(a.private for a in model.accesses if a.array == name):
+                return False
+            creation = creation_of(model.program, name)
+            value = None if creation is None else first_value(creation)
+            found.append((value, model.program.array(name).element))
+        return found[0][0] is not None and found[0] == found[1]
 
     def counterpart(self, name: str) -> tuple[Target, isl.Map] | None:
         """Return the write before that a write afterwards stands for; None for a new one."""

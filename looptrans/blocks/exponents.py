@@ -210,7 +210,7 @@ def _body(
         used: list[Let] = []
         within = partial(_power, beside=beside, rows=rows)
         power = partial(within, known=known, masked=masked, twins=twins, used=used, found=found)
-        value = mapped(op.value, power)
+        value = _mapped_inside(op.value, power)
         labels = tuple(dict.fromkeys((*(v for let in used for v in let.labels), *op.labels)))
         if isinstance(op, Store):
             changed.append(replace(op, value=value, labels=labels))
@@ -231,6 +231,24 @@ def _body(
             masked[op.name] = before
     kept = [op for op in changed if not isinstance(op, _Twin) or op.name is not None]
     return tuple(op.let() if isinstance(op, _Twin) else op for op in kept)
+
+
+def _mapped_inside(expr: Expr, power: Callable[[Expr], Expr | None]) -> Expr:
+    """Return an expression with the exponentials written anew that `power` writes, nested ones too.
+
+    An exponential in the exponent of another is the number that it is where it stands alone, as in
+    the maximum of these exponents: two roundings of a large score may be far apart.
+    """
+
+    def each(part: Expr) -> Expr | None:
+        match power(part):
+            case Call() as found:
+                arguments = tuple(mapped(argument, each) for argument in found.arguments)
+                return replace(found, arguments=arguments)
+            case found:
+                return found
+
+    return mapped(expr, each)
 
 
 def _only_masks(op: Let) -> bool:

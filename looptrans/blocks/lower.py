@@ -54,7 +54,7 @@ from looptrans.blocks.program import (
     Rounding,
 )
 from looptrans.blocks.quotients import bounded
-from looptrans.blocks.reach import reached
+from looptrans.blocks.reach import below, reached
 from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.serial import OneRowEach, RunSerially
 from looptrans.blocks.sharing import needed, shared
@@ -185,6 +185,7 @@ class _Lowering:
             tuple(step.name for step in self.derivation.steps),
             tuple(dict.fromkeys(self.notes)),
             reached(program),
+            below(program),
         )
         return whole(found, self.slices, self.derivation.last.outputs)
 
@@ -396,8 +397,8 @@ class _Lowering:
             covered = is_covered(array.name, shape, kernels)
             fill = None if covered else _fill(creation, array.name)
             dtype = self._dtype(array)
-            # Many programs add to it one after the other: rounded once, at the end.
-            rounded = dtype is None and array.element == "float" and _is_added(kernels, array.name)
+            # Added to by many programs, or read by another kernel: rounded once, at the end.
+            rounded = dtype is None and array.element == "float" and _is_read(kernels, array.name)
             dtype = "float32" if rounded else dtype
             found.append(Filled(array.name, shape, fill, dtype, array.element, rounded))
         return tuple(found)
@@ -481,8 +482,9 @@ def _meet(one: Node, other: Node) -> bool:
     return any(a.array == b.array and (a.is_write or b.is_write) for a in mine for b in its)
 
 
-def _is_added(kernels: list[Kernel], name: str) -> bool:
-    return any(a.name == name and a.access == "added" for k in kernels for a in k.arrays)
+def _is_read(kernels: list[Kernel], name: str) -> bool:
+    """Tell whether a kernel reads what an array holds, if only to add to it."""
+    return any(a.name == name and a.access != "out" for k in kernels for a in k.arrays)
 
 
 def _access(is_read: bool, is_written: bool, is_added: bool) -> ArrayAccess:

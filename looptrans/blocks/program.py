@@ -152,7 +152,7 @@ class Filled:
 
 
 Reach: TypeAlias = tuple[str, int, tuple[Index, ...], Index]
-"""An array, a dimension, and how many elements it must have where all the numbers are positive."""
+"""An array, a dimension, and how far it is gone over where all the numbers are positive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,7 @@ class BlockProgram:
         steps: The steps of the derivation, a phrase each.
         notes: What the reader should know: loops run one element at a time and why, and the like.
         reached: Dimensions whose extents may be too few.
+        below: Dimensions of which subscripts may be negative, with the least one.
     """
 
     listing: Program
@@ -180,6 +181,7 @@ class BlockProgram:
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
     reached: tuple[Reach, ...] = ()
+    below: tuple[Reach, ...] = ()
 
 
 class NotLowered(Exception):

@@ -42,12 +42,7 @@ def reached(program: Program) -> tuple[Reach, ...]:
         NotLowered: It cannot be told of an array whose shape is not declared.
     """
     needed: dict[tuple[str, int, tuple[Index, ...]], list[Index]] = {}
-    counts = {
-        extent.name
-        for array in program.arrays
-        for extent in array.shape
-        if isinstance(extent, Param)
-    }
+    counts = _counts(program)
     for site in sites(program.body):
         array = program.array(site.array)
         if site.guards or site.chosen:
@@ -67,15 +62,47 @@ def reached(program: Program) -> tuple[Reach, ...]:
             least = shifted(simplified(last[0]), Int(1))
             if extent is not None and _is_within(least, extent, counts):
                 continue
-            chosen, more = _others(site, last[1])
-            lengths = _plainest((*_lengths(site, chosen), *last[2], *more))
-            if any(isinstance(each, Int) and each.value <= 0 for each in lengths):
+            lengths = _asked(site, last)
+            if lengths is None:
                 continue  # as `range(i + 1, N)` at i = N - 1
             plain = tuple(each for each in lengths if not _is_open(each))
             if extent is None or plain == lengths:
                 where = tuple(e for e in plain if not isinstance(e, Int) and e != least)
                 needed.setdefault((array.name, axis, where), []).append(least)
     return tuple((*where, extremum("max", ends)) for where, ends in needed.items())
+
+
+def _counts(program: Program) -> set[str]:
+    """Return sizes that are never negative."""
+    shapes = [extent for array in program.arrays for extent in array.shape]
+    return {extent.name for extent in shapes if isinstance(extent, Param)}
+
+
+def below(program: Program) -> tuple[Reach, ...]:
+    """Return the least subscripts of a nest, as far as they may be negative.
+
+    NumPy would count from the end; a kernel would read or write in front of the array.
+    """
+    counts = _counts(program)
+    found: dict[Reach, None] = {}
+    for site in sites(program.body):
+        if site.guards or site.chosen:
+            continue
+        for axis, subscript in enumerate(site.subscripts):
+            if isinstance(subscript, Whole) or not variables(subscript):
+                continue
+            last = _last(site, difference(Int(0), subscript))
+            if last is None or any(name not in last[1] for name in variables(subscript)):
+                continue
+            least = simplified(difference(Int(0), last[0]))
+            lengths = _asked(site, last)
+            if lengths is None or any(map(_is_open, lengths)):
+                continue
+            if _is_within(Int(0), least, counts):
+                continue
+            where = tuple(each for each in lengths if not isinstance(each, Int))
+            found[site.array, axis, where, least] = None
+    return tuple(found)
 
 
 def _last(site: Site, subscript: Index) -> tuple[Index, dict[str, Index], tuple[Index, ...]] | None:
@@ -97,6 +124,18 @@ def _last(site: Site, subscript: Index) -> tuple[Index, dict[str, Index], tuple[
         chosen[binding.variable] = end
         found = substitute(found, {binding.variable: end})
     return None if _is_open(found) else (found, chosen, tuple(more))
+
+
+def _asked(
+    site: Site, last: tuple[Index, dict[str, Index], tuple[Index, ...]]
+) -> tuple[Index, ...] | None:
+    """Return what is positive where an iteration with the greatest subscript is there.
+
+    None where there never is one.
+    """
+    chosen, more = _others(site, last[1])
+    lengths = _plainest((*_lengths(site, chosen), *last[2], *more))
+    return None if any(isinstance(e, Int) and e.value <= 0 for e in lengths) else lengths
 
 
 def _end(

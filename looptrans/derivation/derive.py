@@ -44,6 +44,7 @@ from looptrans.derivation.together import (
     one_pass,
     outward,
     own_arrays,
+    own_versions,
     rows_again,
     sums,
     sums_in_loops,
@@ -107,6 +108,7 @@ def derive(
     work = Work(
         reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
     )
+    own_versions(work)
     in_order(work)
     if goal == "fold":
         extrema_in_loops(work)
@@ -189,6 +191,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not plain.body:
         raise NotDone("there is no statement in it")
     work = Work(reread(with_guards(with_selects(plain))))
+    own_versions(work)
     in_order(work)
     joined(work)
     if not _folds(work):
@@ -330,6 +333,7 @@ def _in_passes(work: Work, *, own: bool) -> Work:
     Passes of their own give a number where one pass without a guard would give none.
     """
     again = Work(work.first, notes=work.notes)
+    own_versions(again)
     in_order(again)
     own_arrays(again, reused_too=own)
     sums(again)

@@ -108,10 +108,30 @@ def is_beside_rows(program: Program, each: SumLoop) -> bool:
 
     A row is in one block; so may be what is summed over, and q is not read again for each block.
     """
-    ends = (each.loop.range.start, each.loop.range.stop)
-    if any(index_variables(end) for end in ends):
-        return False
-    return is_with_rows(program, each.position, each.loop)
+    return _has_fixed_ends(each.loop) and is_with_rows(program, each.position, each.loop)
+
+
+def is_before_rows(program: Program, each: SumLoop) -> bool:
+    """Tell whether a pass that may be joined with one around the loop carries a whole row.
+
+    for j: s = 0.0
+           for e: s = s + q[i, e] * k[j, e]
+           m = max(m, s)
+    for j: for d: o[i, d] = o[i, d] + exp(sum(q[i, e] * k[j, e] for e) - m) * v[j, d]
+    """
+    return _has_fixed_ends(each.loop) and any(
+        isinstance(other, Loop)
+        and other is not path.loop
+        and (other.range, other.execution) == (path.loop.range, "sequential")
+        and _carries_a_row(other, None)
+        for path in loops_around(program, each.position)
+        for other in block_at(program, path.position)
+    )
+
+
+def _has_fixed_ends(loop: Loop) -> bool:
+    ends = (loop.range.start, loop.range.stop)
+    return not any(index_variables(end) for end in ends)
 
 
 @dataclass(frozen=True, slots=True)

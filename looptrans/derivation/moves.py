@@ -24,6 +24,7 @@ from looptrans.derivation.state import change_and_guard, change_state
 from looptrans.derivation.states import in_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.derivation.two_nests import in_two_nests
+from looptrans.derivation.versions import versions
 from looptrans.derivation.whole_rows import looked_up, whole_rows
 from looptrans.derivation.with_atomics import with_atomics
 from looptrans.derivation.worked_out_again import rows_worked_out_again, worked_out_again
@@ -61,6 +62,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "one nest": (one_nest, (str, str)),
     "atomics": (with_atomics, (str,)),
     "scatter": (scatter, (str,)),
+    "versions": (versions, (str,)),
 }
 _SEVERAL: Final = ("one pass", "parallel")
 

@@ -15,6 +15,7 @@ from looptrans.derivation.apart import (
 )
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.loops_as_sums import (
+    is_before_rows,
     is_beside_rows,
     is_shared,
     is_with_rows,
@@ -23,6 +24,7 @@ from looptrans.derivation.loops_as_sums import (
 )
 from looptrans.derivation.passes import Passes, brought_out, passes, sums_of_sums
 from looptrans.derivation.side_by_side import worth_joining
+from looptrans.derivation.versions import overwritten
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.value import Reduce, Value, walk_value
@@ -97,6 +99,13 @@ def brought_together(work: Work) -> None:
     """Make one pass of nests and passes that may be one."""
     sums(work)
     side_by_side(work)
+    before = work.mark()
+    if sums_before_rows(work):
+        count = len(work.steps)
+        one_pass(work)
+        if any(step.kind == "one pass" for step in work.steps[count:]):
+            return
+        work.back_to(before)
     one_pass(work)
 
 
@@ -109,6 +118,12 @@ def own_arrays(work: Work, *, reused_too: bool = False) -> None:
         # Of rows that are counted where they are it may be known how many there can be.
         work.take("made once")
     work.take("picked")
+
+
+def own_versions(work: Work) -> None:
+    """Give each pass a name of its own for what it makes of an array that others overwrite."""
+    for name in tuple(overwritten(work.program)):
+        work.take("versions", name)
 
 
 def side_by_side(work: Work) -> None:
@@ -294,6 +309,18 @@ def sums(work: Work) -> None:
     for each in sum_loops(program):
         if is_shared(program, each) or is_beside_rows(program, each):
             work.take("loop as sum", each.update.label)
+
+
+def sums_before_rows(work: Work) -> bool:
+    """Write loops as sums whose passes may join one with a row; tell whether there were any.
+
+    Passes that add up alike, one in a loop and the other in a sum, would round in two ways.
+    """
+    before = work.program
+    for each in sum_loops(before):
+        if is_before_rows(before, each):
+            work.take("loop as sum", each.update.label)
+    return work.program != before
 
 
 def _told_apart(work: Work) -> None:

@@ -19,7 +19,7 @@ from looptrans.emit.python_text import (
     mentioned,
 )
 from looptrans.emit.sizes import Solved
-from looptrans.ir.index import Index, Param, parameters
+from looptrans.ir.index import Index, Int, Param, parameters
 from looptrans.ir.listing import contract_text
 
 _KINDS = {"float": "_FLOAT", "int": "_INT", "bool": "_BOOL"}
@@ -42,6 +42,7 @@ class Checks:
             *self._sizes(),
             *self._check_shapes(),
             *self._check_reach(),
+            *self._check_below(),
             *self._check_contracts(),
             *self._check_contents(),
         ]
@@ -183,11 +184,7 @@ class Checks:
             if declared is not None:
                 extent = index_python(declared, self.facts.names)
             needed = index_python(least, self.facts.names)
-            condition = f"{extent} < {needed}"
-            if lengths:
-                around = ", ".join(index_python(each, self.facts.names) for each in lengths)
-                around = f"min({around})" if len(lengths) > 1 else around
-                condition = f"{around} > 0 and {condition}"
+            condition = self._where(lengths, f"{extent} < {needed}")
             if condition in seen:
                 continue
             seen.add(condition)
@@ -195,6 +192,30 @@ class Checks:
             values = f"{{{needed}}} elements along dimension {axis}; it has {{{extent}}}"
             lines += _raised(f"{array} should have at least ", values, 2)
         return lines
+
+    def _check_below(self) -> list[str]:
+        """Return the checks of subscripts that may be negative."""
+        lines: list[str] = []
+        given = {array.name for array in self.facts.program.listing.arrays}
+        for array, axis, lengths, least in self.facts.program.below:
+            if array not in self.facts.names or array not in given:
+                continue
+            lowest = index_python(least, self.facts.names)
+            is_known = isinstance(least, Int)
+            condition = self._where(lengths, "" if is_known else f"{lowest} < 0")
+            if not any(condition in line for line in lines):
+                lines += statement(f"if {condition}:", 1)
+                said = f"subscript {axis} of {array} would be negative: "
+                lines += _raised(*((said + lowest, "") if is_known else (said, f"{{{lowest}}}")), 2)
+        return lines
+
+    def _where(self, lengths: tuple[Index, ...], condition: str) -> str:
+        """Return a condition where all the loops around have iterations."""
+        if not lengths:
+            return condition
+        around = ", ".join(index_python(each, self.facts.names) for each in lengths)
+        around = f"min({around})" if len(lengths) > 1 else around
+        return f"{around} > 0 and {condition}" if condition else f"{around} > 0"
 
     def _check_contracts(self) -> list[str]:
         lines: list[str] = []

@@ -17,9 +17,10 @@ from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.step import Derivation, NotDone
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
-from looptrans.emit.refusal import Refused
+from looptrans.emit.refusal import Races, Refused, Unseen
 from looptrans.ir.program import Assign, Program
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import live_out, loops, nodes
+from looptrans.transforms.check import check_races
 from looptrans.version import __version__
 
 
@@ -60,6 +61,10 @@ def lowered(
             except NotLowered as error:
                 raise Refused(error, program, program) from None
         raise Refused(NotLowered("there is no statement in it"), program, program)
+    if not live_out(program):
+        reason = "nothing is returned, and no argument is written"
+        raise Refused(Unseen(reason), program, program)
+    _require_no_races(program)
     refusal: Refused | None = None
     one_each: Derivation | None = None
     joined = summed = False
@@ -89,6 +94,18 @@ def lowered(
             return lower(one_each, rounded=rounded, one_each=True)
     assert refusal is not None
     raise refusal
+
+
+def _require_no_races(program: Program) -> None:
+    """Require that a listing with parallel loops has one result, as far as can be told."""
+    if not any(loop.execution == "parallel" for loop in loops(program)):
+        return
+    found = check_races(program)
+    if found.decision == "illegal":
+        pair = f"two iterations of {found.source}"
+        if found.source != found.sink:
+            pair = f"{found.source} and {found.sink}"
+        raise Refused(Races(f"{pair} race on {found.array}", found.source), program, program)
 
 
 def _ways(program: Program) -> Iterator[tuple[Nests, bool]]:

@@ -58,6 +58,14 @@ class NotInParts(NotLowered):
     """A loop that there are kernels for, but not such that compute it in parts."""
 
 
+class Races(NotLowered):
+    """Parallel loops of a listing do not have one result."""
+
+
+class Unseen(NotLowered):
+    """A listing makes nothing that can be seen from outside."""
+
+
 class Refused(NotLowered):
     """A listing for which there is no kernel; as a string, the whole message.
 
@@ -109,6 +117,8 @@ _REMEDY = (
 _REMEDIES: dict[type[NotLowered], str] = {
     NotCounted: "let the loop go over all the rows that there may be, and ask inside which ones "
     "there are: for j in range(0, N): if j < n[i]: …",
+    Races: "let each iteration have cells of its own; looptrans check FILE shows two that race",
+    Unseen: "return what it makes at its end, or write it to an argument",
     NotInForm: "leave --form out: each nest then has a launch of its own",
     NotInParts: "leave --split out: each row's loop is then run by one program; "
     "looptrans derive FILE --to split shows how far it was taken",
