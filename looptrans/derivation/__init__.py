@@ -8,7 +8,7 @@ what a step is            step, moves, saved
 which steps, in order     derive, work, order, backward
 no algebra needed         ordinary, handed, states, in_states, whole_rows, flows, buffers,
                           gathering, with_atomics, scattered
-one form for one idea     selects, masks, at_most_once, nothing_seen, loops_as_sums,
+one form for one idea     selects, masks, at_most_once, nothing_seen, loops_as_sums, versions,
                           opaque_tests
 totals                    by_rows
 several loops as one      made_one, passes, one_pass, side_by_side, one_nest, nests, apart, sharing,
