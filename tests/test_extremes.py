@@ -579,3 +579,30 @@ def test_nothing_is_read_at_the_place_of_no_extremum() -> None:
     arrays["a_at"] = np.array([-1, 1])
     gradients = execute(found.program, inputs=arrays)
     assert gradients["dX"].shape == (2, 2)
+
+
+HARD = """
+def hard(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N"]):
+    kept = zeros((M, N))
+    O = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            s = sum(q[i, e] * k[j, e] for e in range(0, E))
+            kept[i, j] = s
+            m = max(m, s)
+        for j in range(0, N):
+            t = sum(q[i, e] * k[j, e] for e in range(0, E))
+            if t == m:
+                O[i] += v[j]
+    return O
+"""
+
+
+def test_sums_that_are_tested_when_they_are_worked_out_again_have_a_note() -> None:
+    (note,) = emitted(program(HARD)).blocks.notes
+    assert "tests a sum that is worked out again against m" in note
+    stored = HARD.replace("if t == m:", "if kept[i, j] == m:").replace("return O", "return O, kept")
+    assert not emitted(program(stored)).blocks.notes
+    alone = HARD.replace("if t == m:", "if t >= 0.5:")
+    assert not emitted(program(alone)).blocks.notes

@@ -5,7 +5,7 @@ from a nest to kernels    lower, builder, scopes, nest, grid, reach, serial, uni
                           in_front
 where arrays live         sites, stored, storage, cells, common_lanes, overwritten
 statements and values     statements, values, sums, contraction, operands, slices, appending,
-                          picked, bottom
+                          picked, tested_sums, bottom
 what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance
 loops in parts            parts

@@ -62,6 +62,7 @@ from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.slices import sliced, whole
 from looptrans.blocks.storage import Storage
 from looptrans.blocks.stored import stored
+from looptrans.blocks.tested_sums import notes_on_tests
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.blocks.unseen import asked_by_row
 from looptrans.derivation.step import Derivation
@@ -183,7 +184,7 @@ class _Lowering:
             program.outputs,
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
-            tuple(dict.fromkeys(self.notes)),
+            tuple(dict.fromkeys((*self.notes, *notes_on_tests(self.derivation.last)))),
             reached(program),
             below(program),
         )
