@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,18 @@ def test_other_differences_stay(term: str) -> None:
     return O
 """
     assert with_weights_apart(program(HEAD + body)) is None
+
+
+def test_what_was_the_number_of_another_row_is_not_put_in() -> None:
+    """In a nest of their own rows are behind all of them, and m is the maximum of the last one."""
+    rows = "    for i in range(0, M):\n"
+    text = HEAD + TABLE.replace("        for d in range", f"{rows}        for d in range")
+    assert with_weights_apart(program(text)) is None
+    # With arrays of them each row has its own.
+    created = "".join(f"    {name} = zeros(M)\n" for name in "mkln")
+    text = re.sub(r"\b([mkln])\b(?! in)", r"\1[i]", text).replace(rows, created + rows, 1)
+    found = with_weights_apart(program(text))
+    assert found is not None and found.others == ("o2",)
 
 
 def test_what_changes_in_between_is_not_put_in() -> None:

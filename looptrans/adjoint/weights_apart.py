@@ -220,13 +220,26 @@ class _Known:
         (value,) = node.values
         if access.array in arrays_in(value):
             return None
-        later = (
-            site.place.position > place.position
-            for name in arrays_in(value)
-            for site in sites_of(self.program, name)
-            if site.relation.is_write
-        )
-        return value if place.position < self.site.position and not any(later) else None
+        if place.position >= self.site.position or not self._is_still(value, place):
+            return None
+        return value
+
+    def _is_still(self, value: Value, place: Placed) -> bool:
+        """Tell whether a value is the same at the sum as where it was worked out before."""
+        gone = set(place.loop_positions) - set(self.site.loop_positions)
+        for part in walk_value(value):
+            for site in sites_of(self.program, part.access.array) if isinstance(part, Read) else ():
+                if not site.relation.is_write:
+                    continue
+                if site.place.position > place.position:
+                    return False
+                # What each iteration of a loop that has ended sets is one cell for each.
+                shared = zip(site.place.loops, site.place.loop_positions, strict=True)
+                ended = {Var(loop.variable) for loop, position in shared if position in gone}
+                assert isinstance(part, Read)
+                if not ended <= set(part.access.subscripts):
+                    return False
+        return True
 
 
 def _written(
