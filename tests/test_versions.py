@@ -148,3 +148,20 @@ def f(X: Float[Array, "N C"]):
 """)
     ).text
     assert "return Y, mean_rounded.copy_(mean)" in text
+
+
+def test_a_table_that_two_rows_keep_has_a_kernel_still() -> None:
+    """Its rows begin alike, and are told apart all the same."""
+    pytest.importorskip("torch")
+    from looptrans.emit.listing import emitted
+
+    table = """
+def table(s: Float[Array, "B M N"], gap: float):
+    H = zeros((B, M + 1, N + 1))
+    for b in range(0, B):
+        for i in range(1, M + 1):
+            for j in range(1, N + 1):
+                H[b, i, j] = max(H[b, i - 1, j - 1] + s[b, i - 1, j - 1], H[b, i, j - 1] - gap, 0.0)
+    return H
+"""
+    assert len(emitted(program(table)).blocks.kernels) == 1

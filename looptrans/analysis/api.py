@@ -316,7 +316,12 @@ def check_order(
 
 
 def check_storage(
-    before: Program, after: Program, images: Images, *, budget: float = DEFAULT_SECONDS
+    before: Program,
+    after: Program,
+    images: Images,
+    *,
+    created: bool = False,
+    budget: float = DEFAULT_SECONDS,
 ) -> Verdict:
     """Judge a step that changes where values live; statements not in `images` are copies.
 
@@ -324,13 +329,14 @@ def check_storage(
         before: The program before the step.
         after: The program afterwards.
         images: Which instances of `before` the statements of `after` stand for.
+        created: Whether arrays of other names may have the same first values.
         budget: Seconds.
     """
 
     def work(one: Program, other: Program) -> Verdict:
         from looptrans.analysis.equivalence import storage_verdict
 
-        return storage_verdict(one, other, images)
+        return storage_verdict(one, other, images, created=created)
 
     return _judged_step(work, before, after, budget)
 

@@ -106,7 +106,8 @@ class Comparison:
         for array, cells in first.items():
             left = cells.intersect_params(self.made.context)
             for later, theirs in first_now.items():
-                if self.starts_constant(array, later):
+                alike = later == array or self.made.created
+                if alike and self.starts_constant(array, later):
                     left = left.subtract_domain(back.apply_range(theirs).domain())
                 elif later == array and self.starts_alike(array):
                     left = left.subtract(back.apply_range(theirs))

@@ -60,6 +60,7 @@ class Correspondence:
         removed: The copies of `before` that are gone.
         added: The copies of `after` that are new.
         is_affine: Whether no access or domain has an opaque term.
+        created: Whether arrays of other names may have the same first values.
         swapped: By two statements of `before`, what `looptrans.analysis.reversals` has found.
     """
 
@@ -70,6 +71,7 @@ class Correspondence:
     removed: list[StatementModel] = field(default_factory=list)
     added: list[StatementModel] = field(default_factory=list)
     is_affine: bool = True
+    created: bool = False
     swapped: dict[tuple[int, int], isl.Map] = field(default_factory=dict)
 
     def of_before(self, number: int) -> list[Pair]:
@@ -85,6 +87,8 @@ def correspondence(
     before: Program,
     after: Program,
     images: Images,
+    *,
+    created: bool = False,
     new: frozenset[str] = frozenset(),
     sizes: Mapping[str, int] | None = None,
 ) -> Correspondence:
@@ -94,6 +98,7 @@ def correspondence(
         before: The program before the step.
         after: The program afterwards.
         images: What stands for what.
+        created: Whether arrays of other names may have the same first values.
         new: Arrays that statements of `after` may write which stand for nothing and are no copies.
         sizes: Parameters that have a value.
 
@@ -115,7 +120,7 @@ def correspondence(
     first.normalizer.made |= second.normalizer.made
     second.normalizer.made |= first.normalizer.made
     context = context_set(first).intersect(context_set(second))
-    made = Correspondence(first, second, context)
+    made = Correspondence(first, second, context, created=created)
     made.is_affine = not any(a.all_terms for m in (first, second) for a in m.accesses) and not any(
         s.terms for m in (first, second) for s in m.statements
     )

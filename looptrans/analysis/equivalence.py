@@ -66,9 +66,12 @@ def order_verdict(before: Program, after: Program, images: Images) -> Verdict:
     return judged(_order, partial(correspondence, images=images), before, after)
 
 
-def storage_verdict(before: Program, after: Program, images: Images) -> Verdict:
+def storage_verdict(
+    before: Program, after: Program, images: Images, *, created: bool = False
+) -> Verdict:
     """Judge a step that changes where values live; see `looptrans.transforms.check`."""
-    return judged(_storage, partial(correspondence, images=images), before, after)
+    relate = partial(correspondence, images=images, created=created)
+    return judged(_storage, relate, before, after)
 
 
 def _order(made: Correspondence) -> Verdict:

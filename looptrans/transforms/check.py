@@ -31,7 +31,9 @@ def check_order(before: Program, after: Program, images: Images, *, tried: bool 
     return _tried(verdict, before, after, images) if tried else verdict
 
 
-def check_storage(before: Program, after: Program, images: Images) -> Verdict:
+def check_storage(
+    before: Program, after: Program, images: Images, *, created: bool = False
+) -> Verdict:
     """Say whether a program that keeps values elsewhere may stand for the one it was made from.
 
     As `check_order`, but what a statement accesses may change as long as the values are the same,
@@ -42,10 +44,12 @@ def check_storage(before: Program, after: Program, images: Images) -> Verdict:
         after: The program afterwards.
         images: Which instances of `before` those of `after` stand for; a statement that is not in
             it is a copy.
+        created: Whether a read may get the first value of an array that is made in the same way in
+            place of another one's.
     """
     from looptrans.analysis.api import check_storage as judge
 
-    return _tried(judge(before, after, images), before, after)
+    return _tried(judge(before, after, images, created=created), before, after)
 
 
 def check_reduction(
