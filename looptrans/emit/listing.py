@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from looptrans.adjoint.gathered import with_sums_gathered
 from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
@@ -92,6 +93,11 @@ def lowered(
     if one_each is not None:
         with contextlib.suppress(NotLowered):
             return lower(one_each, rounded=rounded, one_each=True)
+    gathered = with_sums_gathered(program)
+    if gathered is not None:
+        with contextlib.suppress(Refused):
+            found = lowered(gathered.program, rounded=rounded)
+            return replace(found, listing=program, steps=(gathered.text, *found.steps))
     assert refusal is not None
     raise refusal
 
