@@ -262,10 +262,14 @@ def _written(
             own = Access(names[-1], cell.subscripts)
         sign = group[0][0] if number else 1
         terms = [term if each == sign else Unary("-", term) for each, term in group]
-        updates.append(replace(node, targets=(own,), values=(add(Read(own), *terms),)))
+        added = add(Read(own), *terms)
+        if number:
+            updates.append(Assign(node.label, (own,), (added,)))
+        else:
+            updates.append(replace(node, values=(added,)))
         if number:
             joined = Binary("+" if sign > 0 else "-", joined, Read(own))
-    behind: Node = replace(node, values=(joined,), augmented=False)
+    behind: Node = Assign(node.label, (cell,), (joined,))
     for loop in reversed(site.loops[depth + 1 :]):
         behind = Loop(loop.variable, loop.range, (behind,))
     around = site.loops[depth]
