@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from looptrans.adjoint.gathered import with_sums_gathered
 from looptrans.blocks.ops import ElementLoop, ops_in
@@ -15,6 +17,7 @@ from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing
 from looptrans.reports.verify import verification_text
 from looptrans.runtime.device import prepare_device
+from looptrans.runtime.load import load_module
 from looptrans.runtime.verify_backward import verify_backward
 from tests.analysis import program
 
@@ -92,6 +95,16 @@ def test_the_loop_that_moves_farthest_is_replaced() -> None:
     assert "tl.dot(" in made.text and "atomic" not in made.text
     loops = [op for kernel in made.blocks.kernels for op in ops_in(kernel.body)]
     assert [op.dim.name for op in loops if isinstance(op, ElementLoop)] == ["k"]
+
+
+def test_what_is_added_beyond_the_array_is_no_less_an_error(tmp_path: Path) -> None:
+    found = emitted(program(POLYNOMIALS.replace("zeros(N + M)", "zeros(N)")))
+    path = tmp_path / "polynomials_cut_off.py"
+    path.write_text(found.text, encoding="utf-8")
+    module = load_module(path.stem, found.text, path)
+    with pytest.raises(ValueError, match="c should have at least 6 elements along dimension 0"):
+        module.polynomials(torch.ones(4), torch.ones(3))
+    assert torch.equal(module.polynomials(torch.ones(4), torch.ones(1)), torch.ones(4))
 
 
 @pytest.mark.parametrize(

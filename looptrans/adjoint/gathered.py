@@ -22,7 +22,6 @@ from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
-from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, placed
 from looptrans.transforms.naming import fresh_name
 
@@ -45,14 +44,6 @@ class Gathered:
     def text(self) -> str:
         """What was done, as a phrase."""
         return f"go over the cells of {self.array} instead of {self.loop}"
-
-    @property
-    def certificate(self) -> Certificate:
-        """What shows that the two mean the same."""
-        law = (
-            f"with the other loops a cell of {self.array} says which iteration of {self.loop} it is"
-        )
-        return Certificate("storage", law, "legal", "its subscript is linear in it")
 
 
 def with_sums_gathered(program: Program) -> Gathered | None:

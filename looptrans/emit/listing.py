@@ -10,6 +10,7 @@ from looptrans.adjoint.gathered import with_sums_gathered
 from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
+from looptrans.blocks.reach import below, reached
 from looptrans.blocks.serial import OneRowEach
 from looptrans.blocks.whole_rows import multiplies_whole_rows
 from looptrans.derivation.buffers import reused
@@ -95,9 +96,16 @@ def lowered(
             return lower(one_each, rounded=rounded, one_each=True)
     gathered = with_sums_gathered(program)
     if gathered is not None:
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(Refused, NotLowered):
             found = lowered(gathered.program, rounded=rounded)
-            return replace(found, listing=program, steps=(gathered.text, *found.steps))
+            return replace(
+                found,
+                listing=program,
+                steps=(gathered.text, *found.steps),
+                # Its guards would pass over what the listing adds to cells that are none.
+                reached=reached(program),
+                below=below(program),
+            )
     assert refusal is not None
     raise refusal
 
