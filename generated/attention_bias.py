@@ -276,14 +276,13 @@ def attention_bias_kernel(
         K_je = tl.load(
             K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
         bias_ij = tl.load(
             bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
             mask=i[:, None] < M,
             other=0.0
         )  # S1
-        S_bhij = scale * tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) + bias_ij.to(tl.float32)  # S1
+        S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -320,14 +319,13 @@ def attention_bias_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
         bias_ij = tl.load(
             bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
             mask=(i[:, None] < M) & (j[None, :] < N),
             other=0.0
         )  # S1
-        S_bhij = scale * tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) + bias_ij.to(tl.float32)  # S1
+        S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,

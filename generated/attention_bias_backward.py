@@ -350,6 +350,37 @@ class _Tuned:
         return found
 
 
+class _Described(_Tuned):
+    """A kernel that is also tried with blocks that the GPU copies by itself, where it can."""
+
+    def __init__(self, kernel, configs, key, described, **options):
+        super().__init__(kernel, configs, key, **options)
+        loaded = [config for config in configs if not config.kwargs["DESCRIBED"]]
+        self.described, self.loaded = described, _Tuned(kernel, loaded, key, **options)
+
+    def run(self, grid, arguments, options):
+        given = dict(zip(self.tuner.arg_names, arguments))
+        if all(_is_copied(given[name]) for name in self.described):
+            triton.set_allocator(_scratch)
+            super().run(grid, arguments, options)
+        else:
+            self.loaded.run(grid, arguments, options)
+
+
+def _is_copied(tensor):
+    """Tell whether the GPU, Hopper or later, can copy blocks of a tensor by itself."""
+    if torch.version.hip or torch.cuda.get_device_capability(tensor.device)[0] < 9:
+        return False
+    *outer, last = tensor.stride()
+    steps = (tensor.data_ptr(), *(stride * tensor.element_size() for stride in outer))
+    return last == 1 and all(step > 0 and step % 16 == 0 for step in steps)
+
+
+def _scratch(size, alignment, stream):
+    """Return memory in which a program tells the GPU of arrays; Triton asks for it."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
 def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -456,14 +487,13 @@ def attention_bias_kernel(
         K_je = tl.load(
             K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
         bias_ij = tl.load(
             bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
             mask=i[:, None] < M,
             other=0.0
         )  # S1
-        S_bhij = scale * tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) + bias_ij.to(tl.float32)  # S1
+        S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -500,14 +530,13 @@ def attention_bias_kernel(
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
         )  # S1
+        S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
         bias_ij = tl.load(
             bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
             mask=(i[:, None] < M) & (j[None, :] < N),
             other=0.0
         )  # S1
-        S_bhij = scale * tl.dot(
-            Q_ie, tl.trans(K_je), input_precision="ieee"
-        ) + bias_ij.to(tl.float32)  # S1
+        S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
@@ -897,6 +926,7 @@ def attention_bias_backward_dK_dV_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+    DESCRIBED: tl.constexpr,
 ):
     """A program does BLOCK_J iterations of j, for one b and one h.
 
@@ -908,7 +938,8 @@ def attention_bias_backward_dK_dV_kernel(
     blocks_j = tl.cdiv(N, BLOCK_J)
     b = pid // blocks_j % B
     h = pid // blocks_j // B
-    j = (pid % blocks_j) * BLOCK_J + tl.arange(0, BLOCK_J)
+    j_first = (pid % blocks_j) * BLOCK_J
+    j = j_first + tl.arange(0, BLOCK_J)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -956,17 +987,32 @@ def attention_bias_backward_dK_dV_kernel(
     log_l_at = log_l_ptr + i_at * stride_log_l_i
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
     delta_at = delta_ptr + i_at * stride_delta_i
+    # Blocks that the GPU copies by itself.
+    if DESCRIBED:
+        Q_blocks = tl.make_tensor_descriptor(Q_ptr, [M, E], [stride_Q_i, 1], [BLOCK_I, BLOCK_E])
+        bias_blocks = tl.make_tensor_descriptor(
+            bias_ptr, [M, N], [stride_bias_i, 1], [BLOCK_I, BLOCK_J]
+        )
+        dO_blocks = tl.make_tensor_descriptor(dO_ptr, [M, D], [stride_dO_i, 1], [BLOCK_I, BLOCK_D])
     # Full blocks.
     for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
-        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S11
+        if DESCRIBED:
+            Q_ie = Q_blocks.load([tl.cast(i_first, tl.int32), 0])  # S11
+        else:
+            Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S11
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        bias_ij = tl.load(
-            bias_ptr + i[None, :] * stride_bias_i + j[:, None] * stride_bias_j,
-            mask=j[:, None] < N,
-            other=0.0
-        )  # S12
+        if DESCRIBED:
+            bias_ij = tl.trans(
+                bias_blocks.load([tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)])
+            )  # S12
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[None, :] * stride_bias_i + j[:, None] * stride_bias_j,
+                mask=j[:, None] < N,
+                other=0.0
+            )  # S12
         S_2 = scale * S_sum_2 + bias_ij.to(tl.float32)  # S12
         top_i = tl.load(top_at + i_first * stride_top_i)  # S13
         log_l_i = tl.load(log_l_at + i_first * stride_log_l_i)  # S13
@@ -974,7 +1020,10 @@ def attention_bias_backward_dK_dV_kernel(
             (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
             - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S13
-        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S14
+        if DESCRIBED:
+            dO_id = dO_blocks.load([tl.cast(i_first, tl.int32), 0])  # S14
+        else:
+            dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S14
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
         delta_i = tl.load(delta_at + i_first * stride_delta_i)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
@@ -984,15 +1033,23 @@ def attention_bias_backward_dK_dV_kernel(
     for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
-        Q_ie = tl.load(
-            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
-        )  # S11
+        if DESCRIBED:
+            Q_ie = Q_blocks.load([tl.cast(i_first, tl.int32), 0])  # S11
+        else:
+            Q_ie = tl.load(
+                Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
+            )  # S11
         S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        bias_ij = tl.load(
-            bias_ptr + i[None, :] * stride_bias_i + j[:, None] * stride_bias_j,
-            mask=(j[:, None] < N) & (i[None, :] < M),
-            other=0.0
-        )  # S12
+        if DESCRIBED:
+            bias_ij = tl.trans(
+                bias_blocks.load([tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)])
+            )  # S12
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[None, :] * stride_bias_i + j[:, None] * stride_bias_j,
+                mask=(j[:, None] < N) & (i[None, :] < M),
+                other=0.0
+            )  # S12
         S_2 = scale * S_sum_2 + bias_ij.to(tl.float32)  # S12
         top_i = tl.load(top_at + i_first * stride_top_i, mask=i < M, other=0.0)  # S13
         log_l_i = tl.load(log_l_at + i_first * stride_log_l_i, mask=i < M, other=0.0)  # S13
@@ -1000,9 +1057,12 @@ def attention_bias_backward_dK_dV_kernel(
             (S_2 - top_i.to(tl.float32)[None, :]) * 1.4426950408889634
             - (log_l_i.to(tl.float32) * 1.4426950408889634)[None, :]
         )  # S13
-        dO_id = tl.load(
-            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
-        )  # S14
+        if DESCRIBED:
+            dO_id = dO_blocks.load([tl.cast(i_first, tl.int32), 0])  # S14
+        else:
+            dO_id = tl.load(
+                dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
+            )  # S14
         dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
         delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S15
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
@@ -1033,8 +1093,8 @@ def attention_bias_backward_dK_dV_kernel(
         )  # S18
 
 
-def attention_bias_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages):
-    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+def attention_bias_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, DESCRIBED, num_warps, num_stages):
+    blocks = {"BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I, "DESCRIBED": DESCRIBED}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -1051,27 +1111,30 @@ def attention_bias_backward_dK_dV_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_backward_dK_dV_kernel_default = {
-    2: attention_bias_backward_dK_dV_kernel_config(64, 32, 8, 3),
-    4: attention_bias_backward_dK_dV_kernel_config(32, 32, 8, 1),
+    2: attention_bias_backward_dK_dV_kernel_config(64, 32, 0, 8, 3),
+    4: attention_bias_backward_dK_dV_kernel_config(32, 32, 0, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_backward_dK_dV_kernel_tuned = {
-    2: _Tuned(
+    2: _Described(
         attention_bias_backward_dK_dV_kernel,
         [
             attention_bias_backward_dK_dV_kernel_config(*row)
-            for row in itertools.product((64, 128), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((64, 128), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["B", "M", "N", "E", "D"],
+        described=["Q_ptr", "bias_ptr", "dO_ptr"],
         fitting=_fitting(attention_bias_backward_dK_dV_kernel_footprint, 2),
     ),
     4: _Tuned(
         attention_bias_backward_dK_dV_kernel,
         [
-            attention_bias_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, num_warps, num_stages)
-            for (BLOCK_J, num_warps), BLOCK_I, num_stages in itertools.product(
-                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            attention_bias_backward_dK_dV_kernel_config(
+                BLOCK_J, BLOCK_I, DESCRIBED, num_warps, num_stages
+            )
+            for (BLOCK_J, num_warps), BLOCK_I, DESCRIBED, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
         key=["B", "M", "N", "E", "D"],
@@ -1835,7 +1898,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_f2129357"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_cd10f72d"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1856,7 +1919,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_f2129357"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_cd10f72d"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -189,6 +189,37 @@ class _Tuned:
         return found
 
 
+class _Described(_Tuned):
+    """A kernel that is also tried with blocks that the GPU copies by itself, where it can."""
+
+    def __init__(self, kernel, configs, key, described, **options):
+        super().__init__(kernel, configs, key, **options)
+        loaded = [config for config in configs if not config.kwargs["DESCRIBED"]]
+        self.described, self.loaded = described, _Tuned(kernel, loaded, key, **options)
+
+    def run(self, grid, arguments, options):
+        given = dict(zip(self.tuner.arg_names, arguments))
+        if all(_is_copied(given[name]) for name in self.described):
+            triton.set_allocator(_scratch)
+            super().run(grid, arguments, options)
+        else:
+            self.loaded.run(grid, arguments, options)
+
+
+def _is_copied(tensor):
+    """Tell whether the GPU, Hopper or later, can copy blocks of a tensor by itself."""
+    if torch.version.hip or torch.cuda.get_device_capability(tensor.device)[0] < 9:
+        return False
+    *outer, last = tensor.stride()
+    steps = (tensor.data_ptr(), *(stride * tensor.element_size() for stride in outer))
+    return last == 1 and all(step > 0 and step % 16 == 0 for step in steps)
+
+
+def _scratch(size, alignment, stream):
+    """Return memory in which a program tells the GPU of arrays; Triton asks for it."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
 def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -471,7 +502,7 @@ def matmul_backward_dB_kernel(
     stride_dB_k, stride_dB_j,
     M, K, N,
     INDEX: tl.constexpr,
-    BLOCK_K: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr,
+    BLOCK_K: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_I: tl.constexpr, DESCRIBED: tl.constexpr,
 ):
     """A program does BLOCK_K iterations of k by BLOCK_J iterations of j.
 
@@ -481,54 +512,76 @@ def matmul_backward_dB_kernel(
     pid = tl.program_id(0).to(INDEX)
     blocks_k = tl.cdiv(K, BLOCK_K)
     blocks_j = tl.cdiv(N, BLOCK_J)
-    # Blocks in groups, so that neighbouring programs read the same rows and columns.
     block_k, block_j = tl.swizzle2d(pid // blocks_j, pid % blocks_j, blocks_k, blocks_j, 8)
-    k = block_k * BLOCK_K + tl.arange(0, BLOCK_K)
-    j = block_j * BLOCK_J + tl.arange(0, BLOCK_J)
+    k_first = block_k * BLOCK_K
+    # Blocks in groups, so that neighbouring programs read the same rows and columns.
+    k = k_first + tl.arange(0, BLOCK_K)
+    j_first = block_j * BLOCK_J
+    j = j_first + tl.arange(0, BLOCK_J)
 
     dB = _hidden_zeros(BLOCK_K, BLOCK_J, 0, K)  # no constants, or ptxas lets each product wait
     i_full = M // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Blocks that the GPU copies by itself.
+    if DESCRIBED:
+        C_blocks = tl.make_tensor_descriptor(C_ptr, [M, N], [stride_C_i, 1], [BLOCK_I, BLOCK_J])
+        A_blocks = tl.make_tensor_descriptor(A_ptr, [M, K], [stride_A_i, 1], [BLOCK_I, BLOCK_K])
     # Full blocks.
     for i_first in range(0, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        C_ij = tl.load(
-            C_ptr + i[None, :] * stride_C_i + j[:, None] * stride_C_j,
-            mask=j[:, None] < N,
-            other=0.0
-        )  # S3
+        if DESCRIBED:
+            C_ij = tl.trans(
+                C_blocks.load([tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)])
+            )  # S3
+        else:
+            C_ij = tl.load(
+                C_ptr + i[None, :] * stride_C_i + j[:, None] * stride_C_j,
+                mask=j[:, None] < N,
+                other=0.0
+            )  # S3
         dC_ij = tl.load(
             dC_ptr + i[None, :] * stride_dC_i + j[:, None] * stride_dC_j,
             mask=(j[:, None] < N) & (C_ij.to(tl.float32) > 0.0),
             other=0.0
         )  # S3
         dacc_2 = tl.where(C_ij.to(tl.float32) > 0.0, dC_ij.to(tl.float32), 0.0)  # S3
-        A_ik = tl.load(
-            A_ptr + i[:, None] * stride_A_i + k[None, :] * stride_A_k,
-            mask=k[None, :] < K,
-            other=0.0
-        )  # S4
+        if DESCRIBED:
+            A_ik = A_blocks.load([tl.cast(i_first, tl.int32), tl.cast(k_first, tl.int32)])  # S4
+        else:
+            A_ik = tl.load(
+                A_ptr + i[:, None] * stride_A_i + k[None, :] * stride_A_k,
+                mask=k[None, :] < K,
+                other=0.0
+            )  # S4
         dB = tl.dot(
             tl.trans(A_ik), tl.trans(dacc_2.to(dC_ptr.dtype.element_ty)), dB, input_precision="ieee"
         )  # S4
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        C_ij = tl.load(
-            C_ptr + i[None, :] * stride_C_i + j[:, None] * stride_C_j,
-            mask=(j[:, None] < N) & (i[None, :] < M),
-            other=0.0
-        )  # S3
+        if DESCRIBED:
+            C_ij = tl.trans(
+                C_blocks.load([tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)])
+            )  # S3
+        else:
+            C_ij = tl.load(
+                C_ptr + i[None, :] * stride_C_i + j[:, None] * stride_C_j,
+                mask=(j[:, None] < N) & (i[None, :] < M),
+                other=0.0
+            )  # S3
         dC_ij = tl.load(
             dC_ptr + i[None, :] * stride_dC_i + j[:, None] * stride_dC_j,
             mask=(j[:, None] < N) & (i[None, :] < M) & (C_ij.to(tl.float32) > 0.0),
             other=0.0
         )  # S3
         dacc_2 = tl.where(C_ij.to(tl.float32) > 0.0, dC_ij.to(tl.float32), 0.0)  # S3
-        A_ik = tl.load(
-            A_ptr + i[:, None] * stride_A_i + k[None, :] * stride_A_k,
-            mask=(k[None, :] < K) & (i[:, None] < M),
-            other=0.0
-        )  # S4
+        if DESCRIBED:
+            A_ik = A_blocks.load([tl.cast(i_first, tl.int32), tl.cast(k_first, tl.int32)])  # S4
+        else:
+            A_ik = tl.load(
+                A_ptr + i[:, None] * stride_A_i + k[None, :] * stride_A_k,
+                mask=(k[None, :] < K) & (i[:, None] < M),
+                other=0.0
+            )  # S4
         dB = tl.dot(
             tl.trans(A_ik), tl.trans(dacc_2.to(dC_ptr.dtype.element_ty)), dB, input_precision="ieee"
         )  # S4
@@ -539,8 +592,8 @@ def matmul_backward_dB_kernel(
     )  # S4
 
 
-def matmul_backward_dB_kernel_config(BLOCK_K, BLOCK_J, BLOCK_I, num_warps, num_stages):
-    blocks = {"BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I}
+def matmul_backward_dB_kernel_config(BLOCK_K, BLOCK_J, BLOCK_I, DESCRIBED, num_warps, num_stages):
+    blocks = {"BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J, "BLOCK_I": BLOCK_I, "DESCRIBED": DESCRIBED}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -553,33 +606,42 @@ def matmul_backward_dB_kernel_footprint(width, /, num_stages, BLOCK_J, BLOCK_I, 
 
 # Used where nothing is timed, by the bytes of an element.
 matmul_backward_dB_kernel_default = {
-    2: matmul_backward_dB_kernel_config(64, 64, 32, 8, 2),
-    4: matmul_backward_dB_kernel_config(64, 64, 32, 4, 2),
+    2: matmul_backward_dB_kernel_config(64, 64, 32, 0, 8, 2),
+    4: matmul_backward_dB_kernel_config(64, 64, 32, 0, 4, 2),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_backward_dB_kernel_tuned = {
-    2: _Tuned(
+    2: _Described(
         matmul_backward_dB_kernel,
         [
             matmul_backward_dB_kernel_config(*row)
             for row in [
-                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
-                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
-                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
-                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
-                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+                (64, 64, 32, 0, 8, 2), (64, 64, 32, 0, 4, 3), (64, 64, 32, 0, 4, 4),
+                (64, 64, 64, 0, 4, 3), (64, 64, 64, 0, 4, 4), (64, 128, 32, 0, 4, 3),
+                (64, 128, 32, 0, 4, 4), (64, 128, 64, 0, 4, 3), (64, 128, 64, 0, 4, 4),
+                (128, 64, 32, 0, 4, 3), (128, 64, 32, 0, 4, 4), (128, 64, 64, 0, 4, 3),
+                (128, 64, 64, 0, 4, 4), (128, 128, 32, 0, 8, 3), (128, 128, 32, 0, 8, 4),
+                (128, 128, 64, 0, 8, 3), (128, 128, 64, 0, 8, 4), (128, 256, 32, 0, 8, 3),
+                (128, 256, 32, 0, 8, 4), (128, 256, 64, 0, 8, 3), (128, 256, 64, 0, 8, 4),
+                (64, 64, 32, 1, 8, 2), (64, 64, 32, 1, 4, 3), (64, 64, 32, 1, 4, 4),
+                (64, 64, 64, 1, 4, 3), (64, 64, 64, 1, 4, 4), (64, 128, 32, 1, 4, 3),
+                (64, 128, 32, 1, 4, 4), (64, 128, 64, 1, 4, 3), (64, 128, 64, 1, 4, 4),
+                (128, 64, 32, 1, 4, 3), (128, 64, 32, 1, 4, 4), (128, 64, 64, 1, 4, 3),
+                (128, 64, 64, 1, 4, 4), (128, 128, 32, 1, 8, 3), (128, 128, 32, 1, 8, 4),
+                (128, 128, 64, 1, 8, 3), (128, 128, 64, 1, 8, 4), (128, 256, 32, 1, 8, 3),
+                (128, 256, 32, 1, 8, 4), (128, 256, 64, 1, 8, 3), (128, 256, 64, 1, 8, 4),
             ]
         ],
         key=["M", "K", "N"],
+        described=["C_ptr", "A_ptr"],
         fitting=_fitting(matmul_backward_dB_kernel_footprint, 2),
     ),
     4: _Tuned(
         matmul_backward_dB_kernel,
         [
             matmul_backward_dB_kernel_config(*row)
-            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (0,), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
         fitting=_fitting(matmul_backward_dB_kernel_footprint, 4),
@@ -935,7 +997,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op(_free("matmul_forward_230983df"), mutates_args=())
+@torch.library.custom_op(_free("matmul_forward_00dc913c"), mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -949,7 +1011,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op(_free("matmul_backward_230983df"), mutates_args=())
+@torch.library.custom_op(_free("matmul_backward_00dc913c"), mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -10,6 +10,7 @@ what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance
 loops in parts            parts
 made faster               exponents, quotients, unseen, masks, units, magnitude, outside, finite,
-                          late, sharing, conditions, constants, behind, scalar_form
+                          late, described, flipped, sharing, conditions, constants, behind,
+                          scalar_form
 what fits a GPU           configs, footprint, strain, whole_rows
 """

@@ -15,6 +15,7 @@ from looptrans.blocks.conditions import in_one
 from looptrans.blocks.configs import choices
 from looptrans.blocks.constants import met
 from looptrans.blocks.covered import is_covered
+from looptrans.blocks.described import with_described
 from looptrans.blocks.exponents import in_powers_of_two
 from looptrans.blocks.expr import (
     Dim,
@@ -334,7 +335,7 @@ class _Lowering:
             not grouped and grows(tuple(dims), ops),
             tuple(a.name for a in arrays if a.access in ("inout", "added")),
         )
-        return with_late(kernel), b.seen_contracted
+        return with_described(with_late(kernel)), b.seen_contracted
 
     def _fact(self, loop: Loop) -> Append | None:
         return self.facts.get((loop.variable, frozenset(statements_in((loop,)))))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.blocks.arithmetic import extreme
+from looptrans.blocks.described import DESCRIBED
 from looptrans.blocks.expr import Binary, Call, Dim, Expr, Name, Number, Position, Scalar
 from looptrans.blocks.groups import with_rows_of_groups
 from looptrans.blocks.late import LATE
@@ -219,7 +220,8 @@ def _few_rows(kernel: Kernel, dim: Dim) -> tuple[Choice, Choice]:
 
     def choice(config: Config, of_loop: int, stages: int) -> Choice:
         # Memory is what such a kernel waits for, not its products: none of them is late.
-        blocks = {name: size for name, size in config.blocks.items() if name != LATE}
+        options = (LATE, DESCRIBED)
+        blocks = {name: size for name, size in config.blocks.items() if name not in options}
         if len(rows) == 1 and dim.block is not None and products:
             found = Config({**blocks, rows[0]: 16, dim.block: of_loop}, 4, stages)
         else:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from looptrans.blocks.described import DESCRIBED
 from looptrans.blocks.footprint import Footprint, Piece
 from looptrans.blocks.program import Choice, Config, Kernel
 from looptrans.emit.arguments import BlockSize, Pointer, Size
@@ -51,7 +52,9 @@ class Configurations:
     @property
     def helpers(self) -> tuple[str, ...]:
         """The functions of `runtime_text` that must be defined before the text."""
-        timed = ("_Timed", "_Tuned") if self.tuned is not None else ()
+        timed: tuple[str, ...] = ("_Timed", "_Tuned") if self.tuned is not None else ()
+        if timed and self.text.described:
+            timed = (*timed, "_Described", "_is_copied", "_scratch")
         if self.footprint is None:
             return timed
         return (*timed, "_fitted", "_fitting") if timed else ("_fitted",)
@@ -128,9 +131,12 @@ class Configurations:
             if isinstance(argument, Pointer) and argument.array in self.kernel.restored
         ]
         rows = list(dict.fromkeys(self._row(config) for config in choice.tuned))
-        lines = [f"{head}_Tuned(", f"{INDENT}{self.text.name},"]
+        copied = any(config.blocks.get(DESCRIBED) for config in choice.tuned)
+        lines = [f"{head}{'_Described' if copied else '_Tuned'}(", f"{INDENT}{self.text.name},"]
         lines += [INDENT + line for line in self._table(rows, depth)]
         lines += _listed("key", keys, depth)
+        if copied:
+            lines += _listed("described", list(self.text.described), depth)
         if restored:
             lines += _listed("restored", restored, depth)
         if self.footprint is not None:

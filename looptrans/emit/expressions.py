@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from looptrans.blocks.described import Described
 from looptrans.blocks.expr import (
     Binary,
     BinaryOp,
@@ -390,6 +391,31 @@ class Expressions(Mentions):
             if axis not in self.hoisted.get(array, ()) and subscript != Number(0):
                 terms.append(self.offset(array, axis, subscript, dims))
         return " + ".join(terms)
+
+    def description(self, found: Described) -> str:
+        """Return the text that tells the GPU how an array lies."""
+        base = [self.pointer(found.array)]
+        for axis, subscript in found.fixed:
+            if axis not in self.hoisted.get(found.array, ()) and subscript != Number(0):
+                base.append(self.offset(found.array, axis, subscript, ()))
+        ends = ", ".join(self.show(self.from_index(extent)) for extent in found.extents)
+        strides = f"{self.stride(found.array, found.axes[0])}, 1"
+        sides = self.shape(found.dims)
+        return f"tl.make_tensor_descriptor({' + '.join(base)}, [{ends}], [{strides}], {sides})"
+
+    def copied(self, found: Described, own: tuple[Dim, ...]) -> str:
+        """Return the text of a block that the GPU has copied by itself.
+
+        Args:
+            found: How it was told of the array.
+            own: The dimensions of the block, in their order.
+        """
+        places = [
+            "0" if dim.role == "lanes" else f"tl.cast({self.first(dim)}, tl.int32)"
+            for dim in found.dims
+        ]
+        block = f"{self.blocks_of(found)}.load([{', '.join(places)}])"
+        return block if own == found.dims else f"tl.trans({block})"
 
     def first_block_address(self, found: FirstBlock) -> str:
         """Return the text of the pointers to the first block of a load, were that at 0."""

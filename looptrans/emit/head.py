@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from looptrans.blocks.described import DESCRIBED
 from looptrans.blocks.expr import Call, Scalar, walk
 from looptrans.blocks.late import LATE
 from looptrans.blocks.ops import Store, exprs_of, ops_in
@@ -114,8 +115,8 @@ def arguments_of(kernel: Kernel, expr: Expressions) -> tuple[Argument, ...]:
             found += [lanes] if lanes not in found else []
         elif BlockSize(name, dim.block) not in found:
             found.append(BlockSize(name, dim.block))
-    if LATE in used.blocks:
-        found.append(BlockSize(expr.block(LATE), LATE))
+    options = (option for option in (LATE, DESCRIBED) if option in used.blocks)
+    found += [BlockSize(expr.block(option), option) for option in options]
     return tuple(found)
 
 

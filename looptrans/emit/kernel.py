@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from looptrans.blocks.described import (
+    DESCRIBED,
+    Described,
+    described,
+    has_described,
+    is_fixed,
+    loads_in_loops,
+)
 from looptrans.blocks.expr import (
-    Binary,
-    Call,
     Cast,
     Dim,
     Dot,
     Edge,
     Expr,
     Load,
-    Name,
     Number,
     Position,
-    Scalar,
-    Unary,
     dims_of,
     kind_of,
     walk,
 )
+from looptrans.blocks.flipped import flipped
 from looptrans.blocks.footprint import Footprint, footprints
 from looptrans.blocks.late import has_late, late_body
 from looptrans.blocks.ops import (
@@ -46,6 +50,7 @@ from looptrans.emit.arguments import (
     decorator,
 )
 from looptrans.emit.begun import BEGUN, hidden_zeros, size_of
+from looptrans.emit.beside import loaded_behind
 from looptrans.emit.expressions import SUM, Expressions
 from looptrans.emit.first_blocks import counts_wide, first_blocks, worked_out
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
@@ -75,6 +80,7 @@ class KernelText:
             kernel calls its sizes of blocks.
         footprints: What its loops with matrix products need, each size of a block as the kernel
             calls it.
+        described: The pointers to arrays whose blocks the GPU may copy by itself.
     """
 
     name: str
@@ -84,6 +90,7 @@ class KernelText:
     identifiers: frozenset[str]
     roles: tuple[tuple[tuple[Dim, ...], Mapping[str, str]], ...]
     footprints: tuple[Footprint, ...] = ()
+    described: tuple[str, ...] = ()
 
 
 def kernel_text(
@@ -129,6 +136,7 @@ def kernel_text(
         taken,
         roles,
         tuple(each.renamed(side_names(arguments)) for each in footprints(kernel)),
+        tuple(dict.fromkeys(map(writer.expr.pointer, writer.described_arrays))),
     )
 
 
@@ -147,22 +155,30 @@ class _Writer:
     loaded: frozenset[str] = field(init=False)
     overwritten: frozenset[str] = field(init=False)
     hidden: tuple[str, ...] = field(init=False)
+    described: dict[int, Described] = field(init=False)
+    told: set[Described] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.expr = Expressions(self.kernel)
         if self.is_role:
             self.expr.scope.name("word", "program", wanted="program")
         both = late_body(self.kernel) if has_late(self.kernel) else None
-        self.text_body = self.kernel.body if both is None else both
+        self.text_body = loaded_behind(self.kernel.body if both is None else both)
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
         self.loaded = frozenset(node.array for node in nodes if isinstance(node, Load))
         self.overwritten = overwritten(self.text_body)
         self.hidden = hidden_zeros(self.ops)
-        self.expr.flipped = _flipped(self.ops)
+        self.expr.flipped = flipped(self.ops)
+        self.described = dict(_described(self.kernel, self.text_body))
         self.expr.widths = self.widths = Widths.of(self.text_body)
         self._choose_names()
+
+    @property
+    def described_arrays(self) -> list[str]:
+        """The arrays whose blocks the GPU may copy by itself."""
+        return [found.array for found in self.described.values()]
 
     # What is decided before anything is written.
 
@@ -195,7 +211,7 @@ class _Writer:
         varying: set[str] = set()
         for op in self.ops:
             for array, subscripts in accesses_of(op):
-                fixed = {axis: s for axis, s in enumerate(subscripts) if _is_fixed(s)}
+                fixed = {axis: s for axis, s in enumerate(subscripts) if is_fixed(s)}
                 known = found.setdefault(array, fixed)
                 found[array] = {axis: s for axis, s in known.items() if fixed.get(axis) == s}
                 if any(dims_of(subscript) for subscript in subscripts):
@@ -216,6 +232,7 @@ class _Writer:
         exprs = tuple(expr for op in self.ops for expr in exprs_of(op))
         nodes = [node for expr in exprs for node in walk(expr)]
         edges = {(node.dim, node.which) for node in nodes if isinstance(node, Edge)}
+        edges |= {(d, "first") for found in self.described.values() for d in found.dims}
         need = Demand(
             frozenset(node.dim for node in nodes if isinstance(node, Position)),
             frozenset(dim for dim, which in edges if which == "first"),
@@ -256,13 +273,11 @@ class _Writer:
         for number, op in enumerate(ops):
             if isinstance(op, TileLoop) and op.body:
                 lines += self._first_blocks(ops[number:], depth)
+                lines += self._descriptions(ops[number:], depth)
             match op:
                 case Let():
                     waiting = True
-                    hidden = self._hidden(op)
-                    text = hidden or self._let(op)
-                    note = BEGUN if hidden and not op.note else op.note
-                    lines += self._labelled(text, op.labels, note, depth)
+                    lines += self._set(op, depth)
                 case Store(array, subscripts, value, mask, labels, note, folded):
                     text = self.expr.store(array, subscripts, value, mask, folded)
                     is_guarded = array in self.optional
@@ -281,6 +296,38 @@ class _Writer:
                 case _:
                     pass
         self.expr.at = outside
+        return lines
+
+    def _set(self, op: Let, depth: int) -> list[str]:
+        """Return the statement that sets a value; two where the GPU may copy what is loaded."""
+        hidden = self._hidden(op)
+        text = hidden or self._let(op)
+        note = BEGUN if hidden and not op.note else op.note
+        found = self.described.get(id(op))
+        if found is None:
+            return self._labelled(text, op.labels, note, depth)
+        own = dims_of(op.value)
+        copied = self.expr.copied(found, own[::-1] if op.name in self.expr.flipped else own)
+        name = self.expr.scope.name("name", op.name, wanted=op.name)
+        return [
+            *statement(f"if {self.expr.block(DESCRIBED)}:", depth),
+            *self._labelled(f"{name} = {copied}", op.labels, note, depth + 1),
+            *statement("else:", depth),
+            *self._labelled(text, op.labels, note, depth + 1),
+        ]
+
+    def _descriptions(self, ops: tuple[Op, ...], depth: int) -> list[str]:
+        """Return what tells the GPU of the arrays whose blocks it may copy in loops by itself."""
+        inside = [self.described.get(id(op)) for op in ops_in(ops)]
+        made = [each for each in dict.fromkeys(inside) if each and each not in self.told]
+        if not made:
+            return []
+        self.told |= set(made)
+        lines = heading("Blocks that the GPU copies by itself.", depth)
+        lines += statement(f"if {self.expr.block(DESCRIBED)}:", depth)
+        for found in made:
+            text = f"{self.expr.blocks_of(found)} = {self.expr.description(found)}"
+            lines += statement(text, depth + 1)
         return lines
 
     def _first_blocks(self, ops: tuple[Op, ...], depth: int) -> list[str]:
@@ -461,13 +508,13 @@ class _Writer:
         return text if text.endswith((".", ":")) else f"{text}."
 
 
-def _is_fixed(subscript: Expr) -> bool:
-    """Tell whether a subscript is a number that does not change during a program."""
-    return all(
-        isinstance(node, Number | Scalar | Unary | Binary | Call)
-        or (isinstance(node, Position) and node.dim.role == "program")
-        for node in walk(subscript)
-    )
+def _described(kernel: Kernel, ops: tuple[Op, ...]) -> Iterator[tuple[int, Described]]:
+    """Yield the loads that the GPU may do by itself: the `id` of each, and how it is told."""
+    if has_described(kernel):
+        for op in loads_in_loops(ops):
+            found = described(op.value, kernel) if isinstance(op.value, Load) else None
+            if found is not None:
+                yield id(op), found
 
 
 def _has_products(body: tuple[Op, ...]) -> bool:
@@ -486,35 +533,3 @@ def _is_index(dim: Dim, body: tuple[Op, ...]) -> bool:
 
 def _is_zero(value: Number) -> bool:
     return value.value == 0 and math.copysign(1, value.value) > 0
-
-
-def _flipped(ops: Sequence[Op]) -> set[str]:
-    """Return the names of loads that are read best in the order of the array's dimensions.
-
-    Those are operands of matrix products and nothing else, over two dimensions that the array has
-    the other way round: `B[k, j]`, where j comes before k in a block.
-    """
-    loads = [(op.name, op.value) for op in ops if isinstance(op, Let)]
-    names = {name for name, value in loads if isinstance(value, Load) and _is_reversed(value)}
-    names -= {name for name, value in loads if not isinstance(value, Load)}
-    names -= {name for name, value in loads if isinstance(value, Load) and not _is_reversed(value)}
-    nodes = [node for op in ops for expr in exprs_of(op) for node in walk(expr)]
-    operands = Counter(
-        side.name
-        for node in nodes
-        if isinstance(node, Dot)
-        for side in (node.left, node.right)
-        if isinstance(side, Name)
-    )
-    uses = Counter(node.name for node in nodes if isinstance(node, Name))
-    return {name for name in names if uses[name] == operands[name]}
-
-
-def _is_reversed(load: Load) -> bool:
-    """Tell whether a load has two dimensions, each in one subscript, in falling order."""
-    parts = [*load.subscripts, *([load.mask] if load.mask is not None else [])]
-    leaves = [node for part in parts for node in walk(part) if isinstance(node, Name | Load)]
-    order = [dim.order for subscript in load.subscripts for dim in dims_of(subscript)]
-    return (
-        len(order) == 2 and order[0] > order[1] and all(len(dims_of(leaf)) < 2 for leaf in leaves)
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from looptrans.blocks.described import Described
 from looptrans.blocks.expr import Dim, Expr, Name, Position
 from looptrans.blocks.program import Kernel
 from looptrans.emit.first_blocks import FirstBlock
@@ -91,6 +92,11 @@ class Mentions:
         """Return the identifier of the pointers to the first block of a load."""
         key = ("at", found.array, repr(found.subscripts))
         return self.scope.name(*key, wanted=f"{found.array}_at")
+
+    def blocks_of(self, found: Described) -> str:
+        """Return the identifier of what the GPU copies blocks of an array by."""
+        key = ("described", found.array, repr(found))
+        return self.scope.name(*key, wanted=f"{found.array}_blocks")
 
     def begun(self, dim: Dim) -> str:
         """Return the identifier of the iterations of a block that begins at 0."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from looptrans.blocks.described import without_described
 from looptrans.blocks.program import BlockProgram, Kernel
 from looptrans.emit.arguments import Argument
 from looptrans.emit.configurations import Configurations
@@ -140,16 +141,18 @@ class Part:
         for place, group in enumerate(groups):
             optional = needs.optional[place] if needs else frozenset[str]()
             several = len(group) > 1
+            own = [program.kernels[k] for k in group]
+            own = [without_described(kernel) for kernel in own] if several else own
             roles = [
-                kernel_text(program.kernels[k], kernels[k], optional, is_role=several)
-                for k in group
+                kernel_text(each, kernels[k], optional, is_role=several)
+                for each, k in zip(own, group, strict=True)
             ]
-            kernel, text = program.kernels[group[0]], roles[0]
+            kernel, text = own[0], roles[0]
             if several:
                 first = text.name.removesuffix("_kernel")
                 other = roles[1].name.removeprefix(f"{identifier(program.listing.name)}_")
                 name = scope.name("kernel", text.name, wanted=f"{first}_and_{other}")
-                kernel, text = together([program.kernels[k] for k in group], roles, name)
+                kernel, text = together(own, roles, name)
             self.roles.append(roles if several else [])
             texts.append(text)
             configurations.append(Configurations(kernel, text, scope))

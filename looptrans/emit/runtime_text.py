@@ -129,6 +129,37 @@ class _Tuned:
             self.fastest = min(self.fastest, found[0])
         return found
 '''
+_DESCRIBED = '''\
+class _Described(_Tuned):
+    """A kernel that is also tried with blocks that the GPU copies by itself, where it can."""
+
+    def __init__(self, kernel, configs, key, described, **options):
+        super().__init__(kernel, configs, key, **options)
+        loaded = [config for config in configs if not config.kwargs["DESCRIBED"]]
+        self.described, self.loaded = described, _Tuned(kernel, loaded, key, **options)
+
+    def run(self, grid, arguments, options):
+        given = dict(zip(self.tuner.arg_names, arguments))
+        if all(_is_copied(given[name]) for name in self.described):
+            triton.set_allocator(_scratch)
+            super().run(grid, arguments, options)
+        else:
+            self.loaded.run(grid, arguments, options)
+'''
+_IS_COPIED = '''\
+def _is_copied(tensor):
+    """Tell whether the GPU, Hopper or later, can copy blocks of a tensor by itself."""
+    if torch.version.hip or torch.cuda.get_device_capability(tensor.device)[0] < 9:
+        return False
+    *outer, last = tensor.stride()
+    steps = (tensor.data_ptr(), *(stride * tensor.element_size() for stride in outer))
+    return last == 1 and all(step > 0 and step % 16 == 0 for step in steps)
+'''
+_SCRATCH = '''\
+def _scratch(size, alignment, stream):
+    """Return memory in which a program tells the GPU of arrays; Triton asks for it."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+'''
 
 
 def _numbered(text: str) -> str:
@@ -141,6 +172,9 @@ def _numbered(text: str) -> str:
 FITTING: Mapping[str, str] = {
     "_Timed": _TIMED,
     "_Tuned": _TUNED,
+    "_Described": _DESCRIBED,
+    "_is_copied": _IS_COPIED,
+    "_scratch": _SCRATCH,
     "_fitted": _numbered(_FITTED),
     "_fitting": _numbered(_FITTING),
 }

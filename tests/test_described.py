@@ -1,0 +1,181 @@
+"""Blocks that the GPU copies by itself, and blocks that are loaded behind a product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from looptrans.blocks.described import DESCRIBED, has_described, without_described
+from looptrans.blocks.program import Kernel
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.listing import emitted, lowered
+from looptrans.runtime.device import prepare_device
+from looptrans.runtime.inspect import inspect
+from looptrans.runtime.inspect_job import Measurement
+from looptrans.runtime.load import load_module
+from tests.analysis import program, spec
+
+prepare_device()
+
+# The rows of a program are the columns of t: a block of it is read across.
+ACROSS = """
+def f(a: Float[Array, "M E"], b: Float[Array, "N E"], t: {array}{more}):
+    y = zeros((N, E))
+    for j in range(N):
+        for i in range({last}):
+            s = sum(a[i, e] * b[j, e] for e in range(E)) + {read}
+            for e in range(E):
+                y[j, e] = y[j, e] + s * a[i, e]
+    return y
+"""
+
+
+def across(**parts: str) -> str:
+    usual = {"array": 'Float[Array, "M N"]', "more": "", "last": "M", "read": "t[i, j]"}
+    return ACROSS.format(**{**usual, **parts})
+
+
+def kernel_of(text: str) -> Kernel:
+    (kernel,) = lowered(program(text)).kernels
+    return kernel
+
+
+def module_of(text: str, name: str, folder: Path) -> ModuleType:
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    return load_module(name, text, path)
+
+
+def test_a_block_that_is_read_across_is_tried_both_ways() -> None:
+    kernel = kernel_of(across())
+    assert kernel.narrow.default.blocks[DESCRIBED] == 0
+    assert {config.blocks[DESCRIBED] for config in kernel.narrow.tuned} == {0, 1}
+    assert {config.blocks[DESCRIBED] for config in kernel.wide.tuned} == {0}
+    plain = without_described(kernel)
+    assert not has_described(plain)
+    assert len(plain.narrow.tuned) * 2 == len(kernel.narrow.tuned)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("it is read along", {"array": 'Float[Array, "N M"]', "read": "t[j, i]"}),
+        ("it holds integers", {"array": 'Int[Array, "M N"]'}),
+        ("a column is looked up", {"more": ', g: Int[Array, "N", "0:N"]', "read": "t[i, g[j]]"}),
+        ("a row is shifted", {"array": 'Float[Array, "R N"]', "read": "t[i + 1, j]"}),
+        ("its last dimension is another", {"array": 'Float[Array, "M N 3"]', "read": "t[i, j, 1]"}),
+        (
+            "it goes on where rows end",
+            {"array": 'Float[Array, "R N"]', "more": ', n: Int[Array, "N", "0:M"]', "last": "n[0]"},
+        ),
+    ],
+)
+def test_what_is_loaded_by_threads_alone(name: str, parts: dict[str, str]) -> None:
+    assert not has_described(kernel_of(across(**parts))), name
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(37, 72), (16, 8), (0, 24), (5, 0), (1, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_both_ways_give_the_same_bits(
+    rows: int, columns: int, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    module = module_of(emitted(program(across())).text, f"both_{tmp_path.name}", tmp_path)
+    torch.manual_seed(0)
+    a, b = (torch.randn(n, 24).mul_(0.3).to(dtype) for n in (rows, columns))
+    # What lies beyond the array is nan, in memory that it is a part of.
+    t = torch.full((rows + 40, columns + 48), torch.nan, dtype=dtype)[:rows, :columns]
+    t.copy_(torch.randn(rows, columns))
+    config = module.f_kernel_default[a.element_size()]
+    config.kwargs.update({"BLOCK_I": 16, "BLOCK_J": 32})
+    loaded = module.f(a, b, t)
+    config.kwargs[DESCRIBED] = 1
+    copied = module.f(a, b, t)
+    assert torch.equal(copied, loaded)
+    expected = (b.double() @ a.double().T + t.double().T) @ a.double()
+    assert torch.allclose(copied.double(), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_gradients_of_the_shelf_have_the_same_bits(tmp_path: Path) -> None:
+    made = emitted_with_backward(spec("attention_bias"))
+    module = module_of(made.text, f"shelf_{tmp_path.name}", tmp_path)
+    torch.manual_seed(0)
+    shapes = ((1, 2, 40, 24), (1, 2, 72, 24), (1, 2, 72, 40), (2, 40, 72), (1, 2, 40, 40))
+    q, k, v, bias, incoming = (torch.randn(shape).to(torch.float16) for shape in shapes)
+    out, *kept = module.attention_bias_forward(q, k, v, bias, 0.2)
+
+    def gradients() -> list[torch.Tensor]:
+        found = module.attention_bias_backward(q, k, v, bias, 0.2, *kept, out, incoming)
+        return [each for each in found if isinstance(each, torch.Tensor)]
+
+    loaded = gradients()
+    changed = 0
+    for name, held in vars(module).items():
+        if name.endswith("_default") and isinstance(held, dict) and DESCRIBED in held[2].kwargs:
+            held[2].kwargs[DESCRIBED] = 1
+            changed += 1
+    assert changed == 1
+    assert len(loaded) >= 4
+    assert all(map(torch.equal, gradients(), loaded))
+
+
+def test_what_the_gpu_can_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = module_of(emitted(program(across())).text, f"can_{tmp_path.name}", tmp_path)
+    capability = [9, 0]
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: tuple(capability))
+    block = torch.zeros(64, 64, dtype=torch.float16)
+    assert module._is_copied(block)
+    assert module._is_copied(block[:, :40])
+    assert module._is_copied(block[8:, 8:])
+    assert not module._is_copied(block[:, 1:])  # does not begin at 16 bytes
+    assert not module._is_copied(block.T)
+    assert not module._is_copied(torch.zeros(64, 60, dtype=torch.float16))
+    assert not module._is_copied(block[:1].expand(64, 64))
+    capability[0] = 8
+    assert not module._is_copied(block)
+
+
+def test_other_arrays_are_loaded_by_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = module_of(emitted(program(across())).text, f"run_{tmp_path.name}", tmp_path)
+    ran: list[set[int]] = []
+
+    def run(self: Any, *_: object) -> None:
+        ran.append({config.kwargs[DESCRIBED] for config in self.tuner.configs})
+
+    monkeypatch.setattr(module._Tuned, "run", run)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
+    tuned = module.f_kernel_tuned[2]
+    assert tuned.described == ["a_ptr", "t_ptr"]
+    names = tuned.tuner.arg_names
+    block = torch.zeros(64, 64, dtype=torch.float16)
+    for other in (block, block.T):
+        tuned[None](*(other if name == "t_ptr" else block for name in names))
+    assert ran == [{0, 1}, {0}]
+
+
+def test_a_copied_block_is_in_no_registers() -> None:
+    made = emitted(program(across()))
+    sizes = {"E": 128}
+    found = []
+    for form in (0, 1):
+        blocks = {"BLOCK_J": 64, "BLOCK_I": 64, DESCRIBED: form, "num_warps": 4, "num_stages": 3}
+        (each,) = inspect(made, ["cuda:90"], "bfloat16", sizes, blocks).kernels
+        assert isinstance(each.result, Measurement), each.result
+        found.append(each.result)
+    registers = [each.registers for each in found]
+    assert registers[0] is not None
+    assert registers[1] is not None
+    assert registers[1] < registers[0]
+
+
+def test_a_block_beside_a_product_is_loaded_behind_it() -> None:
+    text = emitted(program(across(array='Float[Array, "N M"]', read="t[j, i]"))).text
+    loop = text[text.index("# Full blocks.") :].split("# The last")[0]
+    places = [loop.index(each) for each in ("a_ie = ", "tl.dot(b_je", "t_ji = ", "t_ji.to(")]
+    assert places == sorted(places)
+    assert loop.count("tl.dot(") == 2
