@@ -1099,13 +1099,15 @@ def attention_bias_backward_dK_dV_kernel_config(BLOCK_J, BLOCK_I, DESCRIBED, num
 
 
 def attention_bias_backward_dK_dV_kernel_footprint(
-    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, **_
+    width, /, num_stages, BLOCK_J, BLOCK_E, BLOCK_D, BLOCK_I, DESCRIBED, **_
 ):
     """Return the bytes of shared memory and the numbers in registers of a program."""
     shared = width * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D) + num_stages * width * (
         BLOCK_I * BLOCK_E + BLOCK_J * BLOCK_I + BLOCK_I * BLOCK_D
     )
-    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 3 * BLOCK_J * BLOCK_I
+    held = BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_I + (
+        1 - DESCRIBED
+    ) * BLOCK_J * BLOCK_I
     return shared, held
 
 
@@ -1898,7 +1900,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_cd10f72d"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_b2d41db3"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1919,7 +1921,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_cd10f72d"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_b2d41db3"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -597,10 +597,12 @@ def matmul_backward_dB_kernel_config(BLOCK_K, BLOCK_J, BLOCK_I, DESCRIBED, num_w
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
-def matmul_backward_dB_kernel_footprint(width, /, num_stages, BLOCK_J, BLOCK_I, BLOCK_K, **_):
+def matmul_backward_dB_kernel_footprint(
+    width, /, num_stages, BLOCK_J, BLOCK_I, BLOCK_K, DESCRIBED, **_
+):
     """Return the bytes of shared memory and the numbers in registers of a program."""
     shared = num_stages * width * (2 * BLOCK_J * BLOCK_I + BLOCK_K * BLOCK_I)
-    held = BLOCK_K * BLOCK_J + 2 * BLOCK_J * BLOCK_I
+    held = BLOCK_K * BLOCK_J + BLOCK_J * BLOCK_I + (1 - DESCRIBED) * BLOCK_J * BLOCK_I
     return shared, held
 
 
@@ -997,7 +999,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op(_free("matmul_forward_00dc913c"), mutates_args=())
+@torch.library.custom_op(_free("matmul_forward_7b0a11b0"), mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1011,7 +1013,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op(_free("matmul_backward_00dc913c"), mutates_args=())
+@torch.library.custom_op(_free("matmul_backward_7b0a11b0"), mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

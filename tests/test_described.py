@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from looptrans.blocks.described import DESCRIBED, has_described, without_described
+from looptrans.blocks.footprint import footprints
 from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
@@ -156,6 +157,19 @@ def test_other_arrays_are_loaded_by_threads(
     for other in (block, block.T):
         tuned[None](*(other if name == "t_ptr" else block for name in names))
     assert ran == [{0, 1}, {0}]
+
+
+def test_what_the_gpu_copies_is_no_number_that_threads_hold(tmp_path: Path) -> None:
+    made = emitted(program(across()))
+    module = module_of(made.text, f"held_{tmp_path.name}", tmp_path)
+    (needed,) = footprints(made.blocks.kernels[0])
+    sizes = {"BLOCK_J": 64, "BLOCK_I": 32, "BLOCK_E": 128}
+    held = []
+    for form in (0, 1):
+        held.append(needed.numbers({**sizes, DESCRIBED: form}))
+        told = module.f_kernel_footprint(2, num_stages=2, **sizes, DESCRIBED=form)
+        assert told == (needed.shared(sizes, 2, 2), held[-1])
+    assert held[0] - held[1] == 64 * 32
 
 
 def test_a_copied_block_is_in_no_registers() -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
+from looptrans.blocks.described import DESCRIBED, described, has_described, loads_in_loops
 from looptrans.blocks.expr import (
     Binary,
     Cast,
@@ -74,11 +75,13 @@ class Footprint:
         resident: What lies in shared memory throughout the loop.
         staged: What is loaded in the loop, as often as there are stages.
         held: What a program has in registers, in float32.
+        loaded: What it has there besides, where threads load what the GPU may copy by itself.
     """
 
     resident: tuple[Piece, ...]
     staged: tuple[Piece, ...]
     held: tuple[Sizes, ...]
+    loaded: tuple[Sizes, ...] = ()
 
     def shared(self, sizes: Mapping[str, int], stages: int, width: int) -> int:
         """Return the bytes of shared memory.
@@ -104,11 +107,13 @@ class Footprint:
             tuple(replace(piece, sizes=block(piece.sizes)) for piece in pieces)
             for pieces in (self.resident, self.staged)
         )
-        return Footprint(resident, staged, tuple(map(block, self.held)))
+        held, loaded = (tuple(map(block, blocks)) for blocks in (self.held, self.loaded))
+        return Footprint(resident, staged, held, loaded)
 
     def numbers(self, sizes: Mapping[str, int]) -> int:
         """Return the numbers that the threads of a program hold together."""
-        return sum(prod(sizes[s] for s in block) for block in self.held)
+        blocks = self.held if sizes.get(DESCRIBED) else (*self.held, *self.loaded)
+        return sum(prod(sizes[s] for s in block) for block in blocks)
 
 
 Footprints: TypeAlias = tuple[Footprint, ...]
@@ -117,17 +122,24 @@ Footprints: TypeAlias = tuple[Footprint, ...]
 def footprints(kernel: Kernel) -> Footprints:
     """Return what the innermost loops of a kernel with matrix products need, each once."""
     exact = frozenset(array.name for array in kernel.arrays if array.dtype == "float32")
-    return footprints_of(kernel.body, exact)
+    copied: frozenset[Load] = frozenset()
+    if has_described(kernel):
+        loads = {let.value for let in loads_in_loops(kernel.body) if isinstance(let.value, Load)}
+        copied = frozenset(load for load in loads if described(load, kernel) is not None)
+    return footprints_of(kernel.body, exact, copied)
 
 
-def footprints_of(body: tuple[Op, ...], exact: frozenset[str]) -> Footprints:
+def footprints_of(
+    body: tuple[Op, ...], exact: frozenset[str], copied: frozenset[Load] = frozenset()
+) -> Footprints:
     """Return what innermost loops with matrix products need, each once.
 
     Args:
         body: What a program does.
         exact: The arrays that are in float32 whatever the inputs are.
+        copied: The loads that the GPU may do by itself.
     """
-    found = [needs_of(loop, exact) for loop in loops_of(body)]
+    found = [needs_of(loop, exact, copied) for loop in loops_of(body)]
     return tuple(dict.fromkeys(found))
 
 
@@ -285,12 +297,15 @@ def _parts(ops: Iterable[Op]) -> Iterator[Expr]:
             yield from walk(expr)
 
 
-def needs_of(loop: Inner, exact: frozenset[str] = frozenset()) -> Footprint:
+def needs_of(
+    loop: Inner, exact: frozenset[str] = frozenset(), copied: frozenset[Load] = frozenset()
+) -> Footprint:
     """Return what one loop needs.
 
     Args:
         loop: The loop.
         exact: The arrays that are in float32 whatever the inputs are.
+        copied: The loads that the GPU may do by itself.
     """
     ops, before = loop.ops, loop.before
     products = list(dict.fromkeys(part for part in _parts(ops) if isinstance(part, Dot)))
@@ -311,13 +326,15 @@ def needs_of(loop: Inner, exact: frozenset[str] = frozenset()) -> Footprint:
     pairs = dict.fromkeys(side for p in made for side in (p.left, p.right))
     resident += [Piece(_sizes(side), 4) for side in pairs]
     staged = [_piece(load, exact) for _, load in loads]
-    beside = [_sizes(load) for name, load in loads if name not in names and load not in operands]
+    beside = [load for name, load in loads if name not in names and load not in operands]
+    beside = [load for load in beside if len(_sizes(load)) > 1]
     numbers = [sizes_of(op) for op in (*loop.sums, *loop.kept)]
     begun = {product.accumulator for product in products}
     numbers += [_sizes(product) for product in products if product not in sums | begun]
-    numbers += [sizes for sizes in beside if len(sizes) > 1]
+    numbers += [_sizes(load) for load in beside if load not in copied]
     numbers += _places(ops)
-    return Footprint(_blocks(resident), _blocks(staged), tuple(numbers))
+    loaded = tuple(_sizes(load) for load in beside if load in copied)
+    return Footprint(_blocks(resident), _blocks(staged), tuple(numbers), loaded)
 
 
 def _places(ops: tuple[Op, ...]) -> list[Sizes]:

@@ -203,7 +203,7 @@ def footprint_lines(name: str, found: Sequence[Footprint]) -> list[str]:
         found: What the loops of the kernel need, under the names of its arguments.
     """
     shared = [_shared(each) for each in found]
-    held = [_sum(map(" * ".join, each.held)) for each in found]
+    held = [_held(each) for each in found]
     told = "Return the bytes of shared memory and the numbers in registers of a program."
     lines = [
         f'{INDENT}"""{told}"""',
@@ -217,6 +217,12 @@ def footprint_lines(name: str, found: Sequence[Footprint]) -> list[str]:
     sides = [word for word in dict.fromkeys(used) if word not in ("width", "num_stages")]
     head = statement(f"def {name}({', '.join(('width', '/', 'num_stages', *sides, '**_'))}):", 0)
     return [*head, *lines]
+
+
+def _held(footprint: Footprint) -> str:
+    held, loaded = (_sum(map(" * ".join, e)) for e in (footprint.held, footprint.loaded))
+    loaded = f"({loaded})" if " + " in loaded else loaded
+    return f"{held} + (1 - {DESCRIBED}) * {loaded}" if loaded else held
 
 
 def _shared(footprint: Footprint) -> str:
