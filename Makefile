@@ -103,7 +103,6 @@ spills: $(READY)
 	@$(BIN)/python -m benchmarks.spills
 
 # Writes benchmarks/results/GPU.json and GPU.svg; without a GPU it says so and writes nothing.
-# Under a bias at 16384 FlexAttention has been seen to stop the GPU: it comes last.
 BENCHED := attention attention_causal attention_window_left attention_softcap \
     attention_alibi attention_prefix attention_gqa attention_bias
 OPTIONS := window_left=1024,softcap=30.0

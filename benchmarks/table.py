@@ -1,15 +1,15 @@
 """The table of README.md, from what `looptrans bench` has written.
 
-    .venv/bin/python -m benchmarks.table benchmarks/results/FILE.json
+    .venv/bin/python -m benchmarks.table benchmarks/results/FILE.json …
 
-It is for listings of attention, whose length is N. No GPU is needed.
+It is for listings of attention, whose length is N, of all files together. No GPU is needed.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,21 @@ def rows(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+def table(paths: Sequence[Path]) -> str:
+    """Return the rows of some files as one table: by listing, length and pass."""
+    every = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    found = {"results": [each for results in every for each in results["results"]]}
+    return "\n".join([HEAD, *sorted(rows(found), key=_place)])
+
+
+def _place(row: str) -> tuple[str, int, bool]:
+    name, length, direction = (cell.strip() for cell in row.split("|")[1:4])
+    return name, int(length), direction != "forward"
+
+
 def main() -> int:
     """Print the table."""
-    for path in sys.argv[1:]:
-        print(HEAD)
-        print("\n".join(rows(json.loads(Path(path).read_text(encoding="utf-8")))))
+    print(table([Path(path) for path in sys.argv[1:]]))
     return 0
 
 

@@ -169,6 +169,17 @@ def test_what_attention_a_listing_is(name: str) -> None:
             assert torch.allclose(found, exact, rtol=1e-9)
 
 
+def test_flex_attention_is_not_asked_to_read_beyond_32_bits() -> None:
+    listing = spec("attention_bias")
+    made, *more = trials(reference_of(listing), SQUARE, {"scale": 0.5})
+    recipe = recipe_in(listing, [made, *more])
+    assert isinstance(recipe, Recipe)
+    large = torch.empty((16, 2**14, 2**14), device="meta")
+    given = bench_others.Arguments({**made.arrays, "bias": large}, made.reals, made.sizes)
+    with pytest.raises(bench_others.NotOffered, match="32 bits, and bias has 4294967296 elements"):
+        bench_others.flex(recipe, given, compiles=False)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

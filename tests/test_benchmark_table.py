@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.table import HEAD, rows
+from benchmarks.table import HEAD, rows, table
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -11,10 +11,12 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 def test_the_readme_has_what_was_measured() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    measured = json.loads((RESULTS / "nvidia-h200.json").read_text(encoding="utf-8"))
-    made = list(rows(measured))
-    assert len(made) == len(measured["results"]) > 0
-    assert "\n".join([HEAD, *made]) in readme
+    paths = [RESULTS / f"nvidia-h100-{name}.json" for name in ("4096", "16384", "bias-16384")]
+    measured = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    made = table(paths)
+    count = len(made.split("\n")) - len(HEAD.split("\n"))
+    assert count == sum(len(each["results"]) for each in measured) > 0
+    assert f"\n\n{made}\n\n" in readme
 
 
 def test_what_could_not_be_timed_has_no_number() -> None:

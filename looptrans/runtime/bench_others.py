@@ -177,6 +177,10 @@ def _mask(recipe: Recipe, arguments: Arguments) -> Callable[[], dict[str, Any]]:
     return masked
 
 
+MOST_READ = 2**31 - 1
+"""How many elements FlexAttention can tell apart in what a score is changed with."""
+
+
 def flex(recipe: Recipe, arguments: Arguments, *, compiles: bool) -> Call:
     """Return a call of FlexAttention; (batch, head, query, column).
 
@@ -186,9 +190,17 @@ def flex(recipe: Recipe, arguments: Arguments, *, compiles: bool) -> Call:
         recipe: What is to be worked out.
         arguments: On what.
         compiles: Whether it is compiled.
+
+    Raises:
+        NotOffered: What is added to scores has more elements than it counts.
     """
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+    name = "" if recipe.change is None else recipe.change.name
+    count = arguments.arrays[name].numel() if name in arguments.arrays else 0
+    if count > MOST_READ:
+        # It would read where it may not, after which no process can use the GPU.
+        raise NotOffered(f"its places are counted in 32 bits, and {name} has {count} elements")
     q, k, v = arguments.operands(recipe)
     many = (q.shape[2], k.shape[2])
     held = recipe.mask.held(arguments.values())
