@@ -62,6 +62,18 @@ import triton
 import triton.language as tl
 
 
+@triton.constexpr_function
+def _widened(kind):
+    """Return how float32 is multiplied with inputs of a type that are widened to it.
+
+    In pairs of bfloat16, with an error of 2**-16, where they are float16; in TF32, which has 11
+    bits, where they have the 8 of bfloat16. Triton's interpreter, which has no such pairs,
+    multiplies float32.
+    """
+    pairs = "ieee" if triton.knobs.runtime.interpret else "bf16x3"
+    return {tl.float32: "ieee", tl.bfloat16: None}.get(kind, pairs)
+
+
 @triton.jit
 def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
     """Zeros that are no constants to a compiler: it does not know that no size is negative.
@@ -259,10 +271,7 @@ def attention_retention_kernel(
             )  # S3
             # S3: of the block before
             O = tl.dot(
-                P_late,
-                V_jd.to(tl.float32),
-                O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
             )
         P = s * tl.exp2(
             -(
@@ -278,10 +287,7 @@ def attention_retention_kernel(
                 V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S3
             O = tl.dot(
-                P,
-                V_jd.to(tl.float32),
-                O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                P, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
             )  # S3
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -302,10 +308,7 @@ def attention_retention_kernel(
             )  # S3
             # S3: of the block before
             O = tl.dot(
-                P_late,
-                V_jd.to(tl.float32),
-                O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
             )
         P = s * tl.exp2(
             -(
@@ -334,7 +337,7 @@ def attention_retention_kernel(
                 ),
                 V_jd.to(tl.float32),
                 O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                input_precision=_widened(V_ptr.dtype.element_ty)
             )  # S3
     if LATE:
         V_jd = tl.load(
@@ -343,12 +346,7 @@ def attention_retention_kernel(
             other=0.0
         )  # S3
         # S3: of the block before
-        O = tl.dot(
-            P_late,
-            V_jd.to(tl.float32),
-            O,
-            input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
-        )
+        O = tl.dot(P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty))
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
         O,

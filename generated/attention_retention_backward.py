@@ -188,6 +188,18 @@ import triton
 import triton.language as tl
 
 
+@triton.constexpr_function
+def _widened(kind):
+    """Return how float32 is multiplied with inputs of a type that are widened to it.
+
+    In pairs of bfloat16, with an error of 2**-16, where they are float16; in TF32, which has 11
+    bits, where they have the 8 of bfloat16. Triton's interpreter, which has no such pairs,
+    multiplies float32.
+    """
+    pairs = "ieee" if triton.knobs.runtime.interpret else "bf16x3"
+    return {tl.float32: "ieee", tl.bfloat16: None}.get(kind, pairs)
+
+
 @triton.jit
 def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
     """Zeros that are no constants to a compiler: it does not know that no size is negative.
@@ -385,10 +397,7 @@ def attention_retention_kernel(
             )  # S3
             # S3: of the block before
             O = tl.dot(
-                P_late,
-                V_jd.to(tl.float32),
-                O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
             )
         P = s * tl.exp2(
             -(
@@ -404,10 +413,7 @@ def attention_retention_kernel(
                 V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S3
             O = tl.dot(
-                P,
-                V_jd.to(tl.float32),
-                O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                P, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
             )  # S3
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -428,10 +434,7 @@ def attention_retention_kernel(
             )  # S3
             # S3: of the block before
             O = tl.dot(
-                P_late,
-                V_jd.to(tl.float32),
-                O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
             )
         P = s * tl.exp2(
             -(
@@ -460,7 +463,7 @@ def attention_retention_kernel(
                 ),
                 V_jd.to(tl.float32),
                 O,
-                input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
+                input_precision=_widened(V_ptr.dtype.element_ty)
             )  # S3
     if LATE:
         V_jd = tl.load(
@@ -469,12 +472,7 @@ def attention_retention_kernel(
             other=0.0
         )  # S3
         # S3: of the block before
-        O = tl.dot(
-            P_late,
-            V_jd.to(tl.float32),
-            O,
-            input_precision="ieee" if V_ptr.dtype.element_ty == tl.float32 else None
-        )
+        O = tl.dot(P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty))
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
         O,
@@ -623,10 +621,7 @@ def attention_retention_backward_dQ_kernel(
             s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32) * ds_sum, axis=1
         )  # S6
         dQ = tl.dot(
-            ds_sum_2,
-            K_je.to(tl.float32),
-            dQ,
-            input_precision="ieee" if K_ptr.dtype.element_ty == tl.float32 else None
+            ds_sum_2, K_je.to(tl.float32), dQ, input_precision=_widened(K_ptr.dtype.element_ty)
         )  # S7
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
@@ -668,7 +663,7 @@ def attention_retention_backward_dQ_kernel(
             ),
             K_je.to(tl.float32),
             dQ,
-            input_precision="ieee" if K_ptr.dtype.element_ty == tl.float32 else None
+            input_precision=_widened(K_ptr.dtype.element_ty)
         )  # S7
     if drate_part_ptr is not None:
         tl.store(drate_part_ptr + i * stride_drate_part_i, drate_part, mask=i < M)  # S6
@@ -830,7 +825,7 @@ def attention_retention_backward_dK_dV_kernel(
             ),
             Q_ie.to(tl.float32),
             dK,
-            input_precision="ieee" if Q_ptr.dtype.element_ty == tl.float32 else None
+            input_precision=_widened(Q_ptr.dtype.element_ty)
         )  # S13
         dV = tl.dot(
             tl.where(
@@ -840,7 +835,7 @@ def attention_retention_backward_dK_dV_kernel(
             ),
             dO_id.to(tl.float32),
             dV,
-            input_precision="ieee" if dO_ptr.dtype.element_ty == tl.float32 else None
+            input_precision=_widened(dO_ptr.dtype.element_ty)
         )  # S14
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
@@ -863,16 +858,13 @@ def attention_retention_backward_dK_dV_kernel(
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
         dK = tl.dot(
-            ds_sum_2_2,
-            Q_ie.to(tl.float32),
-            dK,
-            input_precision="ieee" if Q_ptr.dtype.element_ty == tl.float32 else None
+            ds_sum_2_2, Q_ie.to(tl.float32), dK, input_precision=_widened(Q_ptr.dtype.element_ty)
         )  # S13
         dV = tl.dot(
             s_2 * exp_rate_h,
             dO_id.to(tl.float32),
             dV,
-            input_precision="ieee" if dO_ptr.dtype.element_ty == tl.float32 else None
+            input_precision=_widened(dO_ptr.dtype.element_ty)
         )  # S14
     # Some rows have ended.
     for i_first in range(i_full, M, BLOCK_I):
@@ -906,7 +898,7 @@ def attention_retention_backward_dK_dV_kernel(
             ),
             Q_ie.to(tl.float32),
             dK,
-            input_precision="ieee" if Q_ptr.dtype.element_ty == tl.float32 else None
+            input_precision=_widened(Q_ptr.dtype.element_ty)
         )  # S13
         dV = tl.dot(
             tl.where(
@@ -916,7 +908,7 @@ def attention_retention_backward_dK_dV_kernel(
             ),
             dO_id.to(tl.float32),
             dV,
-            input_precision="ieee" if dO_ptr.dtype.element_ty == tl.float32 else None
+            input_precision=_widened(dO_ptr.dtype.element_ty)
         )  # S14
     if dK_ptr is not None:
         tl.store(
@@ -1374,7 +1366,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_cd0deb53"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_881b5e7b"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1390,7 +1382,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_cd0deb53"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_881b5e7b"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

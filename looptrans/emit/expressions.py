@@ -305,10 +305,12 @@ class Expressions(Mentions):
         way, array = self._precisions.way(dot)
         if way == "float32":
             return '"ieee"'
-        if way == "pairs":
-            self.used.helpers.add("_PAIRS")
-        other = "_PAIRS" if way == "pairs" else "None"
-        return f'"ieee" if {self.pointer(array)}.dtype.element_ty == tl.float32 else {other}'
+        kind = f"{self.pointer(array)}.dtype.element_ty"
+        if way == "widened":
+            self.used.helpers.add("_widened")
+            return f"_widened({kind})"
+        self.used.helpers.add("_PAIRS")
+        return f'"ieee" if {kind} == tl.float32 else _PAIRS'
 
     def _operand(self, expr: Expr, dims: tuple[Dim, Dim]) -> str:
         """Return an operand of a matrix product, transposed where its dimensions are."""

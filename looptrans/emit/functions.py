@@ -49,6 +49,18 @@ HELPERS: Mapping[str, str] = {
 # error of 2**-16. Triton's interpreter, which has no such pairs, multiplies float32.
 _PAIRS = tl.constexpr("ieee" if triton.knobs.runtime.interpret else "bf16x3")
 """,
+    "_widened": '''\
+@triton.constexpr_function
+def _widened(kind):
+    """Return how float32 is multiplied with inputs of a type that are widened to it.
+
+    In pairs of bfloat16, with an error of 2**-16, where they are float16; in TF32, which has 11
+    bits, where they have the 8 of bfloat16. Triton's interpreter, which has no such pairs,
+    multiplies float32.
+    """
+    pairs = "ieee" if triton.knobs.runtime.interpret else "bf16x3"
+    return {tl.float32: "ieee", tl.bfloat16: None}.get(kind, pairs)
+''',
     "_hidden_zeros": '''\
 @triton.jit
 def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
