@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.blocks.arithmetic import mapped
-from looptrans.blocks.expr import Dot, Expr, Load, Name, dims_of, walk
+from looptrans.blocks.expr import Dot, Expr, Load, Name, dims_of, kind_of, walk
 from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop
 
 
@@ -44,12 +44,16 @@ def _behind(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         if product is None or not isinstance(op, Let):
             found.append(_inside(op))
             continue
-        read = {part.name for part in walk(product) if isinstance(part, Name)}
+        read = _names(product)
         moved: list[Op] = []
         kept: list[Op] = []
         while found and isinstance(last := found[-1], Let) and isinstance(last.value, Load):
-            is_beside = last.name not in read and len(dims_of(last.value)) > 1
-            (moved if is_beside else kept).append(found.pop())
+            if last.name not in read and len(dims_of(last.value)) > 1:
+                moved.append(found.pop())
+            else:
+                # What says where it is read stays before it.
+                read |= _names(last.value)
+                kept.append(found.pop())
         found += reversed(kept)
         if not moved:
             found.append(op)
@@ -58,6 +62,10 @@ def _behind(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         found += reversed(moved)
         found.append(replace(op, value=_of_named(op, product)))
     return tuple(found)
+
+
+def _names(expr: Expr) -> set[str]:
+    return {part.name for part in walk(expr) if isinstance(part, Name)}
 
 
 def _of_named(let: Let, product: Dot) -> Expr:
@@ -70,10 +78,9 @@ def _product(let: Let) -> Dot | None:
     """Return the one product that a value is worked out from, where it is as large as the value."""
     parts = list(walk(let.value))
     products = [part for part in parts if isinstance(part, Dot)]
-    named = {part.name for part in parts if isinstance(part, Name)}
-    if len(products) != 1 or products[0] is let.value or let.name in named:
+    if len(products) != 1 or products[0] is let.value or let.name in _names(let.value):
         return None
     (product,) = products
-    if product.accumulator is not None or dims_of(product) != (let.dims or dims_of(let.value)):
-        return None
-    return product
+    is_whole = dims_of(product) == (let.dims or dims_of(let.value))
+    is_alone = product.accumulator is None and kind_of(let.value) == "float"
+    return product if is_whole and is_alone else None
