@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from looptrans.blocks.described import without_described
 from looptrans.blocks.program import Config, Kernel
 from looptrans.blocks.strain import strain, strains_of
 from looptrans.emit.backward import emitted_with_backward
@@ -26,7 +27,7 @@ def gradient(options: Options, name: str = "dK_dV") -> Kernel:
 
 def registers(options: Options, name: str = "dK_dV") -> float:
     """Return what blocks of 64 rows and 32 iterations would need."""
-    kernel = gradient(options, name)
+    kernel = without_described(gradient(options, name))
     sides = zip(kernel.narrow.default.blocks, (64, 32), strict=True)
     return strain(strains_of(kernel.body), Config(dict(sides), 8, 3), LANES)
 
@@ -67,7 +68,7 @@ def test_what_a_second_pair_of_scores_adds() -> None:
 
 def test_blocks_are_the_smaller_the_more_a_thread_would_need() -> None:
     chosen = [
-        tuple(gradient(options).narrow.default.blocks.values())
+        tuple(without_described(gradient(options)).narrow.default.blocks.values())
         for options in (
             Options(),
             Options(bias="HMN"),
