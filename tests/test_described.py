@@ -16,6 +16,8 @@ from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.inspect import inspect
+from looptrans.runtime.inspect_arguments import tried
+from looptrans.runtime.inspect_device import DEVICES
 from looptrans.runtime.inspect_job import Measurement
 from looptrans.runtime.load import load_module
 from tests.analysis import program, spec
@@ -170,6 +172,14 @@ def test_what_the_gpu_copies_is_no_number_that_threads_hold(tmp_path: Path) -> N
         told = module.f_kernel_footprint(2, num_stages=2, **sizes, DESCRIBED=form)
         assert told == (needed.shared(sizes, 2, 2), held[-1])
     assert held[0] - held[1] == 64 * 32
+
+
+@pytest.mark.parametrize(
+    ("target", "forms"), [("cuda:80", {0}), ("cuda:90", {0, 1}), ("hip:gfx942", {0})]
+)
+def test_which_gpus_are_told(target: str, forms: set[int]) -> None:
+    found = tried(kernel_of(across()), DEVICES[target], "bfloat16", {"E": 64, "M": 64, "N": 64})
+    assert {config.blocks[DESCRIBED] for config, _ in found} == forms
 
 
 def test_a_copied_block_is_in_no_registers() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from looptrans.blocks.described import DESCRIBED
 from looptrans.blocks.footprint import MOST_TIMED, fitted, footprints, lacking
 from looptrans.blocks.program import ArrayArgument, Config, Kernel
 from looptrans.emit import signature
@@ -102,7 +103,7 @@ def tried(
 ) -> tuple[tuple[Config, str], ...]:
     """Return what is timed on a GPU, each with why it is left out there, nothing if it is not.
 
-    The arguments are those of `made_to_fit`.
+    The arguments are those of `made_to_fit`. What a GPU does not copy by itself is not told to it.
     """
     choice = kernel.wide if dtype == "float32" else kernel.narrow
     room, threads = device.shared_limit, device.threads
@@ -110,6 +111,7 @@ def tried(
     return tuple(
         (config, lacking(needed, config, lanes, _width(dtype), room, threads, MOST_TIMED))
         for config in choice.tuned
+        if device.copies_blocks or not config.blocks.get(DESCRIBED)
     )
 
 

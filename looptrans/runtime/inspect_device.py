@@ -47,6 +47,11 @@ class Device:
     shared_limit: int
     tensor_memory: int = 0
 
+    @property
+    def copies_blocks(self) -> bool:
+        """Whether it copies blocks of arrays by itself, as an emitted launcher asks it to."""
+        return isinstance(self.arch, int) and self.arch >= 90
+
 
 def _cuda(
     capability: int, shared_kb: int, *, warps: int = 64, programs: int = 32, tensor_memory: int = 0
