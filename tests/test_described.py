@@ -22,7 +22,7 @@ from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.runtime.device import prepare_device
-from looptrans.runtime.inspect import inspect
+from looptrans.runtime.inspect import backward_module, inspect
 from looptrans.runtime.inspect_job import Measurement
 from looptrans.runtime.load import load_module
 from tests.analysis import program, spec
@@ -145,6 +145,14 @@ def test_loops_after_each_other_are_told_apart(more: str, tmp_path: Path) -> Non
     config.kwargs[DESCRIBED] = 1
     assert torch.equal(module.f(a, b, t, c), loaded)
     for each in inspect(made, ["cuda:90"], "bfloat16", {"E": 64}, {DESCRIBED: 1}).kernels:
+        assert isinstance(each.result, Measurement), each.result
+
+
+def test_a_loop_over_numbers_and_one_over_blocks_may_be_called_alike() -> None:
+    """A name has one type in Triton: i is a number beside one of the sums, a block in the other."""
+    made = emitted_with_backward(program(HEADS.format(more="R")))
+    module = backward_module(made, both=False)
+    for each in inspect(module, ["cuda:90"], "bfloat16", {"E": 64}, {}).kernels:
         assert isinstance(each.result, Measurement), each.result
 
 
