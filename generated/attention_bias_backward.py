@@ -371,6 +371,8 @@ def _is_copied(tensor):
     """Tell whether the GPU, Hopper or later, can copy blocks of a tensor by itself."""
     if torch.version.hip or torch.cuda.get_device_capability(tensor.device)[0] < 9:
         return False
+    if max(tensor.shape) >= 2**31:
+        return False
     *outer, last = tensor.stride()
     steps = (tensor.data_ptr(), *(stride * tensor.element_size() for stride in outer))
     return last == 1 and all(step > 0 and step % 16 == 0 for step in steps)
@@ -1172,10 +1174,10 @@ def attention_bias_backward_dbias_kernel(
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
     blocks_j = tl.cdiv(N, BLOCK_J)
+    # Blocks in groups, so that neighbouring programs read the same rows and columns.
     block_i, block_j = tl.swizzle2d(
         pid // blocks_j % blocks_i, pid % blocks_j, blocks_i, blocks_j, 8
     )
-    # Blocks in groups, so that neighbouring programs read the same rows and columns.
     h = pid // blocks_j // blocks_i
     i = block_i * BLOCK_I + tl.arange(0, BLOCK_I)
     j = block_j * BLOCK_J + tl.arange(0, BLOCK_J)
@@ -1900,7 +1902,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_b2d41db3"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_67df83de"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1921,7 +1923,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_b2d41db3"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_67df83de"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

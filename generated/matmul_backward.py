@@ -210,6 +210,8 @@ def _is_copied(tensor):
     """Tell whether the GPU, Hopper or later, can copy blocks of a tensor by itself."""
     if torch.version.hip or torch.cuda.get_device_capability(tensor.device)[0] < 9:
         return False
+    if max(tensor.shape) >= 2**31:
+        return False
     *outer, last = tensor.stride()
     steps = (tensor.data_ptr(), *(stride * tensor.element_size() for stride in outer))
     return last == 1 and all(step > 0 and step % 16 == 0 for step in steps)
@@ -512,9 +514,9 @@ def matmul_backward_dB_kernel(
     pid = tl.program_id(0).to(INDEX)
     blocks_k = tl.cdiv(K, BLOCK_K)
     blocks_j = tl.cdiv(N, BLOCK_J)
+    # Blocks in groups, so that neighbouring programs read the same rows and columns.
     block_k, block_j = tl.swizzle2d(pid // blocks_j, pid % blocks_j, blocks_k, blocks_j, 8)
     k_first = block_k * BLOCK_K
-    # Blocks in groups, so that neighbouring programs read the same rows and columns.
     k = k_first + tl.arange(0, BLOCK_K)
     j_first = block_j * BLOCK_J
     j = j_first + tl.arange(0, BLOCK_J)
@@ -999,7 +1001,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op(_free("matmul_forward_7b0a11b0"), mutates_args=())
+@torch.library.custom_op(_free("matmul_forward_da31ee78"), mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1013,7 +1015,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op(_free("matmul_backward_7b0a11b0"), mutates_args=())
+@torch.library.custom_op(_free("matmul_backward_da31ee78"), mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from looptrans.blocks.described import DESCRIBED, has_described, without_described
+from looptrans.blocks.described import (
+    DESCRIBED,
+    described,
+    has_described,
+    loads_in_loops,
+    without_described,
+)
+from looptrans.blocks.expr import Load
 from looptrans.blocks.footprint import footprints
 from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.runtime.device import prepare_device
-from looptrans.runtime.inspect import inspect
+from looptrans.runtime.inspect import backward_module, inspect
 from looptrans.runtime.inspect_arguments import tried
 from looptrans.runtime.inspect_device import DEVICES
 from looptrans.runtime.inspect_job import Measurement
@@ -28,8 +35,8 @@ prepare_device()
 ACROSS = """
 def f(a: Float[Array, "M E"], b: Float[Array, "N E"], t: {array}{more}):
     y = zeros((N, E))
-    for j in range(N):
-        for i in range({last}):
+    for j in range({begin}N):
+        for i in range({first}{last}):
             s = sum(a[i, e] * b[j, e] for e in range(E)) + {read}
             for e in range(E):
                 y[j, e] = y[j, e] + s * a[i, e]
@@ -39,7 +46,7 @@ def f(a: Float[Array, "M E"], b: Float[Array, "N E"], t: {array}{more}):
 
 def across(**parts: str) -> str:
     usual = {"array": 'Float[Array, "M N"]', "more": "", "last": "M", "read": "t[i, j]"}
-    return ACROSS.format(**{**usual, **parts})
+    return ACROSS.format(**{**usual, "begin": "", "first": "", **parts})
 
 
 def kernel_of(text: str) -> Kernel:
@@ -69,6 +76,7 @@ def test_a_block_that_is_read_across_is_tried_both_ways() -> None:
         ("it is read along", {"array": 'Float[Array, "N M"]', "read": "t[j, i]"}),
         ("it holds integers", {"array": 'Int[Array, "M N"]'}),
         ("a column is looked up", {"more": ', g: Int[Array, "N", "0:N"]', "read": "t[i, g[j]]"}),
+        ("its rows begin at 16 bytes, its blocks do not", {"begin": "1, "}),
         ("a row is shifted", {"array": 'Float[Array, "R N"]', "read": "t[i + 1, j]"}),
         ("its last dimension is another", {"array": 'Float[Array, "M N 3"]', "read": "t[i, j, 1]"}),
         (
@@ -79,6 +87,75 @@ def test_a_block_that_is_read_across_is_tried_both_ways() -> None:
 )
 def test_what_is_loaded_by_threads_alone(name: str, parts: dict[str, str]) -> None:
     assert not has_described(kernel_of(across(**parts))), name
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (
+            "blocks begin anywhere along its last dimension",
+            {"more": ', u: Float[Array, "N M"]', "read": "t[i, j] * u[j, i]", "first": "3, "},
+        ),
+        (
+            "a block of it may have fewer than 16 bytes in a row",
+            {
+                "more": ', u: Float[Array, "M 4"]',
+                "read": "t[i, j] * sum(u[i, c] for c in range(4))",
+            },
+        ),
+    ],
+)
+def test_what_threads_load_beside_it(name: str, parts: dict[str, str]) -> None:
+    kernel = kernel_of(across(**parts))
+    assert has_described(kernel)
+    loads = {let.value for let in loads_in_loops(kernel.body) if isinstance(let.value, Load)}
+    found = {load.array: described(load, kernel) is not None for load in loads}
+    assert found == {"a": True, "t": True, "u": False}, name
+
+
+HEADS = """
+def f(
+    a: Float[Array, "H M E"], b: Float[Array, "N E"], t: Float[Array, "M N"],
+    c: Float[Array, "{more} M E"],
+):
+    y = zeros((N, E))
+    for j in range(N):
+        for h in range(H):
+            for i in range(M):
+                s = sum(a[h, i, e] * b[j, e] for e in range(E)) + t[i, j]
+                for e in range(E):
+                    y[j, e] = y[j, e] + s * a[h, i, e]
+        for h2 in range({more}):
+            for i in range(M):
+                r = sum(c[h2, i, e] * b[j, e] for e in range(E)) + t[i, j]
+                for e in range(E):
+                    y[j, e] = y[j, e] + r * c[h2, i, e]
+    return y
+"""
+
+
+@pytest.mark.parametrize("more", ["H", "1"])
+def test_loops_after_each_other_are_told_apart(more: str, tmp_path: Path) -> None:
+    """A loop that makes what the next one needs may have no iteration."""
+    made = emitted(program(HEADS.format(more=more)))
+    module = module_of(made.text, f"heads_{tmp_path.name}", tmp_path)
+    torch.manual_seed(0)
+    a, b, t = torch.randn(0, 16, 16), torch.randn(16, 16), torch.randn(16, 16)
+    c = torch.randn(0 if more == "H" else 1, 16, 16)
+    config = module.f_kernel_default[4]
+    loaded = module.f(a, b, t, c)
+    config.kwargs[DESCRIBED] = 1
+    assert torch.equal(module.f(a, b, t, c), loaded)
+    for each in inspect(made, ["cuda:90"], "bfloat16", {"E": 64}, {DESCRIBED: 1}).kernels:
+        assert isinstance(each.result, Measurement), each.result
+
+
+def test_a_loop_over_numbers_and_one_over_blocks_may_be_called_alike() -> None:
+    """A name has one type in Triton: i is a number beside one of the sums, a block in the other."""
+    made = emitted_with_backward(program(HEADS.format(more="R")))
+    module = backward_module(made, both=False)
+    for each in inspect(module, ["cuda:90"], "bfloat16", {"E": 64}, {}).kernels:
+        assert isinstance(each.result, Measurement), each.result
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(37, 72), (16, 8), (0, 24), (5, 0), (1, 8)])
@@ -137,6 +214,10 @@ def test_what_the_gpu_can_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not module._is_copied(block.T)
     assert not module._is_copied(torch.zeros(64, 60, dtype=torch.float16))
     assert not module._is_copied(block[:1].expand(64, 64))
+    for length in (2**31 - 1, 2**31):  # places are counted in 32 bits
+        long = {"data_ptr": lambda: 64, "element_size": lambda: 2, "stride": lambda: (8, 1)}
+        told = module._is_copied(SimpleNamespace(shape=(length, 8), device=None, **long))
+        assert told == (length < 2**31)
     capability[0] = 8
     assert not module._is_copied(block)
 

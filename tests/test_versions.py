@@ -165,3 +165,32 @@ def table(s: Float[Array, "B M N"], gap: float):
     return H
 """
     assert len(emitted(program(table)).blocks.kernels) == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+@pytest.mark.parametrize("returned", ["y, h", "h, y"])
+def test_a_result_that_a_product_reads_is_rounded_at_the_end(
+    returned: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its operands then are float32 numbers, whatever the inputs are."""
+    pytest.importorskip("torch")
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+    from looptrans.cli.main import main
+
+    file = tmp_path / "layers.py"
+    file.write_text(f"""
+def layers(x: Float[Array, "M K"], w: Float[Array, "K N"], u: Float[Array, "N D"]):
+    h = zeros((M, N))
+    y = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            s = sum(x[i, k] * w[k, j] for k in range(K))
+            h[i, j] = max(s, 0.0)
+    for i in range(M):
+        for d in range(D):
+            y[i, d] = sum(h[i, j] * u[j, d] for j in range(N))
+    return {returned}
+""")
+    sizes = "M=33,N=40,K=16,D=8"
+    assert main(["verify", str(file), "--pass", "both", "--sizes", sizes]) == 0
+    capsys.readouterr()

@@ -177,6 +177,11 @@ class _Lowering:
             before |= {s.array for _, n in group for s in sites((n,)) if s.is_write}
         made = self._made(kernels)
         in_float32 = {each.array for each in made if each.rounded}
+        if not in_float32 <= self.exact:
+            # Products that read them have operands of that type.
+            self.exact |= in_float32
+            self.notes.clear()
+            return self._run(groups)
         found = BlockProgram(
             self.derivation.program,
             self.derivation.last,

@@ -19,6 +19,7 @@ from looptrans.ir.index import Int
 
 # How many blocks of rows a group has before the next block of columns is begun.
 GROUP = 8
+GROUPED = "Blocks in groups, so that neighbouring programs read the same rows and columns."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ def decoded(
         slow, fast = grid[-2:]
         names = [block_number(dim, expr) for dim in (slow, fast)]
         sizes = f"{counts[slow]}, {counts[fast]}, {GROUP}"
+        lines.append(f"# {GROUPED}")
         lines.append(f"{', '.join(names)} = tl.swizzle2d({places[slow]}, {places[fast]}, {sizes})")
         places |= dict(zip((slow, fast), names, strict=True))
     for dim in grid:

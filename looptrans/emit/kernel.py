@@ -241,9 +241,6 @@ class _Writer:
         masked = self.expr.lane_masks(exprs)
         program = "program" if self.is_role else "tl.program_id(0)"
         start = decoded(self.kernel, need, self.expr, program)
-        if self.kernel.grouped:
-            note = "Blocks in groups, so that neighbouring programs read the same rows and columns."
-            start.insert(-3, f"# {note}")
         for dim in self.kernel.dims:
             if dim.role == "lanes" and dim in need.positions:
                 start += lanes(dim, dim in masked, self.expr)
@@ -269,10 +266,11 @@ class _Writer:
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
         waiting = True  # whether threads may be behind that load or store what is stored next
-        outside = dict(self.expr.at)
+        outside, told = dict(self.expr.at), set(self.told)
         for number, op in enumerate(ops):
             if isinstance(op, TileLoop) and op.body:
                 lines += self._first_blocks(ops[number:], depth)
+            if isinstance(op, TileLoop | ElementLoop) and op.body:
                 lines += self._descriptions(ops[number:], depth)
             match op:
                 case Let():
@@ -295,7 +293,7 @@ class _Writer:
                     lines += self._block(op, depth)
                 case _:
                     pass
-        self.expr.at = outside
+        self.expr.at, self.told = outside, told
         return lines
 
     def _set(self, op: Let, depth: int) -> list[str]:

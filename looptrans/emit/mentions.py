@@ -73,8 +73,11 @@ class Mentions:
             self._axis_names.setdefault((array, axis), str(axis))
 
     def dim(self, dim: Dim) -> str:
-        """Return the identifier of a dimension's iterations."""
-        return self.scope.name("dim", dim.name, wanted=dim.name)
+        """Return the identifier of a dimension's iterations.
+
+        A loop over numbers and one over blocks have two, though a listing may call both alike.
+        """
+        return self.scope.name("dim", dim.name, dim.role, wanted=dim.name)
 
     def first(self, dim: Dim) -> str:
         """Return the identifier of the first iteration of a block."""

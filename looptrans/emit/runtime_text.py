@@ -151,6 +151,8 @@ def _is_copied(tensor):
     """Tell whether the GPU, Hopper or later, can copy blocks of a tensor by itself."""
     if torch.version.hip or torch.cuda.get_device_capability(tensor.device)[0] < 9:
         return False
+    if max(tensor.shape) >= 2**31:
+        return False
     *outer, last = tensor.stride()
     steps = (tensor.data_ptr(), *(stride * tensor.element_size() for stride in outer))
     return last == 1 and all(step > 0 and step % 16 == 0 for step in steps)
