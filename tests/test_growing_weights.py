@@ -64,6 +64,25 @@ def test_growing_weights_meet_float16_in_pairs(dtype: str, kind: str) -> None:
     assert any("TF32" in name for name in kinds) == (kind == "TF32")
 
 
+BETWEEN = """
+def hidden(x: Float[Array, "B K"], w: Float[Array, "K H"], u: Float[Array, "H N"]):
+    h = zeros((B, H))
+    y = zeros((B, N))
+    for b in range(B):
+        for c in range(H):
+            h[b, c] = max(sum(x[b, k] * w[k, c] for k in range(K)), 0.0)
+        for n in range(N):
+            y[b, n] = sum(h[b, c] * u[c, n] for c in range(H))
+    return y
+"""
+
+
+def test_what_another_kernel_left_in_float32_is_in_no_pairs() -> None:
+    text = emitted(program(BETWEEN)).text
+    assert "_widened" not in text and "_PAIRS" not in text
+    assert '"ieee" if u_ptr.dtype.element_ty == tl.float32 else None' in text
+
+
 ACTIVATION = """
 def layers(X: Float[Array, "M K"], A: Float[Array, "K N"], C: Float[Array, "N D"]):
     y = zeros((M, D))

@@ -309,8 +309,10 @@ class Expressions(Mentions):
         if way == "widened":
             self.used.helpers.add("_widened")
             return f"_widened({kind})"
-        self.used.helpers.add("_PAIRS")
-        return f'"ieee" if {kind} == tl.float32 else _PAIRS'
+        if way == "pairs":
+            self.used.helpers.add("_PAIRS")
+        other = "_PAIRS" if way == "pairs" else "None"
+        return f'"ieee" if {kind} == tl.float32 else {other}'
 
     def _operand(self, expr: Expr, dims: tuple[Dim, Dim]) -> str:
         """Return an operand of a matrix product, transposed where its dimensions are."""

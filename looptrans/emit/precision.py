@@ -1,13 +1,15 @@
 """How exact a matrix product is whose operands are float32 numbers made of 16-bit inputs.
 
     float32 inputs                           as float32
-    bfloat16 inputs widened, times float32   in the matrix units' own way with float32, TF32
-    float16 inputs widened, times float32    in pairs of bfloat16, a number and what it lacks
-    both worked out of 16-bit inputs         in such pairs
+    16-bit inputs widened, times float32     in the matrix units' own way with float32, TF32
+    both worked out of 16-bit inputs         in pairs of bfloat16, a number and what it lacks
+    float16 inputs widened, times what is    in such pairs
+        worked out, and not rounded
 
 Pairs have 16 bits and the range of float32: next to float32 that is nothing where inputs have 11 or
-8, and matrix units multiply them, which float32 they do not. TF32 has 11. What grows beyond 16-bit
-floats, and cancels, needs more next to float16: retention whose weights grow had an error of 6 %.
+8, and matrix units multiply them, which float32 they do not. TF32 has 11. What is not rounded since
+it may grow beyond 16-bit floats, and cancels, needs more next to float16: retention whose weights
+grow had an error of 6 %.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from looptrans.blocks.expr import Cast, Dot, Expr, Load, Name, walk
 from looptrans.blocks.ops import Let, ops_in
 from looptrans.blocks.program import Kernel
 
-Way: TypeAlias = Literal["float32", "widened", "pairs"]
+Way: TypeAlias = Literal["float32", "tf32", "widened", "pairs"]
 
 
 class Precision:
@@ -32,6 +34,8 @@ class Precision:
         }
         self._made_of: dict[str, dict[str, None]] = {}
         lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+        self._loaded = {let.name for let in lets if isinstance(let.value, Load)}
+        self._loaded -= {let.name for let in lets if not isinstance(let.value, Load)}
         while True:
             before = sum(map(len, self._made_of.values()))
             for let in lets:
@@ -43,11 +47,11 @@ class Precision:
     def way(self, dot: Dot) -> tuple[Way, str]:
         """Return how a product is worked out, and an array that has the type of the inputs."""
         sides = (dot.left, dot.right)
-        for side in sides:
+        for side, other in (sides, sides[::-1]):
             if isinstance(side, Cast) and side.like is None:
                 array = self._held(side.operand)
                 if array is not None:
-                    return "widened", array
+                    return "tf32" if self._is_read(other) else "widened", array
         if any(self._is_rounded(side) for side in sides):
             return "float32", ""
         arrays = [self._arrays(side) for side in sides]
@@ -60,6 +64,18 @@ class Precision:
                 return array
             case _:
                 return None
+
+    def _is_read(self, expr: Expr) -> bool:
+        """Tell whether a value is read from an array as it is: what another kernel left there."""
+        match expr:
+            case Load():
+                return True
+            case Name(name):
+                return name in self._loaded
+            case Cast(operand):
+                return self._is_read(operand)
+            case _:
+                return False
 
     def _is_rounded(self, side: Expr) -> bool:
         return (isinstance(side, Cast) and side.like is not None) or self._held(side) is not None
