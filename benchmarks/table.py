@@ -36,13 +36,12 @@ def rows(results: Mapping[str, Any]) -> Iterator[str]:
 def table(paths: Sequence[Path]) -> str:
     """Return the rows of some files as one table: by listing, length and pass."""
     every = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    found = {"results": [each for results in every for each in results["results"]]}
-    return "\n".join([HEAD, *sorted(rows(found), key=_place)])
+    found = sorted((each for results in every for each in results["results"]), key=_place)
+    return "\n".join([HEAD, *rows({"results": found})])
 
 
-def _place(row: str) -> tuple[str, int, bool]:
-    name, length, direction = (cell.strip() for cell in row.split("|")[1:4])
-    return name, int(length), direction != "forward"
+def _place(each: Mapping[str, Any]) -> tuple[str, int, bool]:
+    return each["program"], each["sizes"].get("N", 0), each["pass"] != "forward"
 
 
 def main() -> int:

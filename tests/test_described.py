@@ -11,13 +11,13 @@ import torch
 
 from looptrans.blocks.described import (
     DESCRIBED,
-    described,
+    described_loads,
     has_described,
-    loads_in_loops,
     without_described,
 )
 from looptrans.blocks.expr import Load
 from looptrans.blocks.footprint import footprints
+from looptrans.blocks.ops import Let, ops_in
 from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
@@ -70,6 +70,19 @@ def test_a_block_that_is_read_across_is_tried_both_ways() -> None:
     assert len(plain.narrow.tuned) * 2 == len(kernel.narrow.tuned)
 
 
+def test_what_is_left_without_the_form_is_what_was_there() -> None:
+    """In its order: roles of one launch are matched by the places of their sizes."""
+    kernel = kernel_of(across())
+    plain = without_described(kernel)
+    for choice, left in ((kernel.narrow, plain.narrow), (kernel.wide, plain.wide)):
+        loaded = [each for each in choice.tuned if not each.blocks[DESCRIBED]]
+        assert [list(each.blocks.items()) for each in left.tuned] == [
+            [(name, size) for name, size in each.blocks.items() if name != DESCRIBED]
+            for each in loaded
+        ]
+    assert list(plain.narrow.default.blocks) != sorted(plain.narrow.default.blocks)
+
+
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
@@ -108,9 +121,9 @@ def test_what_is_loaded_by_threads_alone(name: str, parts: dict[str, str]) -> No
 def test_what_threads_load_beside_it(name: str, parts: dict[str, str]) -> None:
     kernel = kernel_of(across(**parts))
     assert has_described(kernel)
-    loads = {let.value for let in loads_in_loops(kernel.body) if isinstance(let.value, Load)}
-    found = {load.array: described(load, kernel) is not None for load in loads}
-    assert found == {"a": True, "t": True, "u": False}, name
+    lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
+    assert any(isinstance(let.value, Load) and let.value.array == "u" for let in lets)
+    assert {load.array for _, load, _ in described_loads(kernel)} == {"a", "t"}, name
 
 
 HEADS = """

@@ -80,16 +80,8 @@ def without_described(kernel: Kernel) -> Kernel:
     """Return a kernel whose blocks are loaded by threads in all configurations."""
 
     def plain(choice: Choice) -> Choice:
-        tuned = dict.fromkeys(
-            (tuple(sorted(blocks.items())), each.warps, each.stages)
-            for each in choice.tuned
-            if not each.blocks.get(DESCRIBED)
-            for blocks in [_without(each)]
-        )
-        return Choice(
-            replace(choice.default, blocks=_without(choice.default)),
-            tuple(Config(dict(blocks), warps, stages) for blocks, warps, stages in tuned),
-        )
+        tuned = (each for each in choice.tuned if not each.blocks.get(DESCRIBED))
+        return Choice(_without(choice.default), tuple(map(_without, tuned)))
 
     if not has_described(kernel):
         return kernel
@@ -182,23 +174,28 @@ def is_fixed(subscript: Expr) -> bool:
     )
 
 
-def loads_in_loops(ops: tuple[Op, ...]) -> Iterator[Let]:
-    """Yield the loads in loops over blocks that have matrix products."""
-    for op in ops_in(ops):
+def described_loads(
+    kernel: Kernel, ops: tuple[Op, ...] | None = None
+) -> Iterator[tuple[Let, Load, Described]]:
+    """Yield the loads that the GPU could do by itself, in loops over blocks with matrix products.
+
+    Args:
+        kernel: The kernel.
+        ops: What a program does, in another form than the body of the kernel.
+    """
+    for op in ops_in(kernel.body if ops is None else ops):
         if isinstance(op, TileLoop) and has_products(op.body):
-            for inner in ops_in(op.body):
-                if isinstance(inner, Let) and isinstance(inner.value, Load):
-                    yield inner
+            for let in ops_in(op.body):
+                if isinstance(let, Let) and isinstance(let.value, Load):
+                    found = described(let.value, kernel)
+                    if found is not None:
+                        yield let, let.value, found
 
 
 def _reads_across(kernel: Kernel) -> bool:
     operands = flipped(tuple(ops_in(kernel.body)))
     return any(
-        isinstance(let.value, Load)
-        and let.name not in operands
-        and is_reversed(let.value)
-        and described(let.value, kernel) is not None
-        for let in loads_in_loops(kernel.body)
+        let.name not in operands and is_reversed(load) for let, load, _ in described_loads(kernel)
     )
 
 
@@ -235,5 +232,6 @@ def _chosen(config: Config, form: int) -> Config:
     return replace(config, blocks={**config.blocks, DESCRIBED: form})
 
 
-def _without(config: Config) -> dict[str, int]:
-    return {name: size for name, size in config.blocks.items() if name != DESCRIBED}
+def _without(config: Config) -> Config:
+    blocks = {name: size for name, size in config.blocks.items() if name != DESCRIBED}
+    return replace(config, blocks=blocks)

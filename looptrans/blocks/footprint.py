@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
-from looptrans.blocks.described import DESCRIBED, described, has_described, loads_in_loops
+from looptrans.blocks.described import DESCRIBED, described_loads, has_described
 from looptrans.blocks.expr import (
     Binary,
     Cast,
@@ -122,11 +122,8 @@ Footprints: TypeAlias = tuple[Footprint, ...]
 def footprints(kernel: Kernel) -> Footprints:
     """Return what the innermost loops of a kernel with matrix products need, each once."""
     exact = frozenset(array.name for array in kernel.arrays if array.dtype == "float32")
-    copied: frozenset[Load] = frozenset()
-    if has_described(kernel):
-        loads = {let.value for let in loads_in_loops(kernel.body) if isinstance(let.value, Load)}
-        copied = frozenset(load for load in loads if described(load, kernel) is not None)
-    return footprints_of(kernel.body, exact, copied)
+    may_copy = described_loads(kernel) if has_described(kernel) else ()
+    return footprints_of(kernel.body, exact, frozenset(load for _, load, _ in may_copy))
 
 
 def footprints_of(

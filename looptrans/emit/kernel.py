@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from looptrans.blocks.described import (
     DESCRIBED,
     Described,
-    described,
+    described_loads,
     has_described,
     is_fixed,
-    loads_in_loops,
 )
 from looptrans.blocks.expr import (
     Cast,
@@ -136,7 +135,7 @@ def kernel_text(
         taken,
         roles,
         tuple(each.renamed(side_names(arguments)) for each in footprints(kernel)),
-        tuple(dict.fromkeys(map(writer.expr.pointer, writer.described_arrays))),
+        tuple(dict.fromkeys(writer.expr.pointer(d.array) for d in writer.described.values())),
     )
 
 
@@ -171,14 +170,10 @@ class _Writer:
         self.overwritten = overwritten(self.text_body)
         self.hidden = hidden_zeros(self.ops)
         self.expr.flipped = flipped(self.ops)
-        self.described = dict(_described(self.kernel, self.text_body))
+        copied = described_loads(self.kernel, self.text_body) if has_described(self.kernel) else ()
+        self.described = {id(let): found for let, _, found in copied}
         self.expr.widths = self.widths = Widths.of(self.text_body)
         self._choose_names()
-
-    @property
-    def described_arrays(self) -> list[str]:
-        """The arrays whose blocks the GPU may copy by itself."""
-        return [found.array for found in self.described.values()]
 
     # What is decided before anything is written.
 
@@ -504,15 +499,6 @@ class _Writer:
         if first.isalpha() and len(first) > 1 and first not in self.expr.scope.taken:
             text = text[0].upper() + text[1:]
         return text if text.endswith((".", ":")) else f"{text}."
-
-
-def _described(kernel: Kernel, ops: tuple[Op, ...]) -> Iterator[tuple[int, Described]]:
-    """Yield the loads that the GPU may do by itself: the `id` of each, and how it is told."""
-    if has_described(kernel):
-        for op in loads_in_loops(ops):
-            found = described(op.value, kernel) if isinstance(op.value, Load) else None
-            if found is not None:
-                yield id(op), found
 
 
 def _has_products(body: tuple[Op, ...]) -> bool:
