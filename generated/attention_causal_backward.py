@@ -910,46 +910,6 @@ def attention_causal_backward_dK_dV_kernel(
     lse_at = lse_ptr + i_at * stride_lse_i
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
     delta_at = delta_ptr + i_at * stride_delta_i
-    # Some rows have not begun.
-    for i_from in range(
-        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, M), tl.int64), BLOCK_I
-    ):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
-        i = i_first + tl.arange(0, BLOCK_I)
-        Q_ie = tl.load(
-            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S13
-        P_2 = tl.exp2(
-            S_sum_2 * S_in_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
-        dO_id = tl.load(
-            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
-        )  # S14
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S14
-        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S15
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dK = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
-                dS_2,
-                0.0
-            ).to(Q_ptr.dtype.element_ty),
-            Q_ie,
-            dK,
-            input_precision="ieee"
-        )  # S17
-        dV = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
-                P_2,
-                0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_id,
-            dV,
-            input_precision="ieee"
-        )  # S18
     # Full blocks.
     for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
@@ -965,9 +925,13 @@ def attention_causal_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S17
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S18
-    # Some rows have ended.
-    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+    # Some rows have not begun, or have ended.
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(M - (i_full - i_begun), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(
+            i_from + tl.where(i_from < i_begun, 0, i_full - i_begun), INDEX
+        )  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
             Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
@@ -1586,7 +1550,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_causal_forward_1d541587"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_forward_8a9b0552"), mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1606,7 +1570,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_causal_backward_1d541587"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_backward_8a9b0552"), mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -928,46 +928,6 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
     lse_at = lse_ptr + i_at * stride_lse_i
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
     delta_at = delta_ptr + i_at * stride_delta_i
-    # Some rows have not begun.
-    for i_from in range(
-        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, M), tl.int64), BLOCK_I
-    ):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
-        i = i_first + tl.arange(0, BLOCK_I)
-        Q_ie = tl.load(
-            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
-        )  # S12
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S12
-        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S14
-        P_2 = tl.exp2(
-            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S13, S14
-        dO_id = tl.load(
-            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
-        )  # S15
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S15
-        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S16
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
-        dK = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] + M - N - i_first) & (i[None, :] < M),
-                dS_2,
-                0.0
-            ).to(Q_ptr.dtype.element_ty),
-            Q_ie,
-            dK,
-            input_precision="ieee"
-        )  # S18
-        dV = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] + M - N - i_first) & (i[None, :] < M),
-                P_2,
-                0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_id,
-            dV,
-            input_precision="ieee"
-        )  # S19
     # Full blocks.
     for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
@@ -983,9 +943,13 @@ def attention_causal_bottom_right_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S16
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S18
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S19
-    # Some rows have ended.
-    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+    # Some rows have not begun, or have ended.
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(M - (i_full - i_begun), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(
+            i_from + tl.where(i_from < i_begun, 0, i_full - i_begun), INDEX
+        )  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
             Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
@@ -1618,7 +1582,7 @@ def attention_causal_bottom_right_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_causal_bottom_right_forward_f3685554"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_bottom_right_forward_80bd32dc"), mutates_args=())
 def _attention_causal_bottom_right_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1638,7 +1602,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_causal_bottom_right_backward_f3685554"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_bottom_right_backward_80bd32dc"), mutates_args=())
 def _attention_causal_bottom_right_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

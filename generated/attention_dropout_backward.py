@@ -1083,50 +1083,6 @@ def attention_dropout_backward_dK_dV_kernel(
     lse_at = lse_ptr + i_at * stride_lse_i
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
     delta_at = delta_ptr + i_at * stride_delta_i
-    # Some rows have not begun.
-    for i_from in range(
-        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, M), tl.int64), BLOCK_I
-    ):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
-        i = i_first + tl.arange(0, BLOCK_I)
-        Q_ie = tl.load(
-            Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
-        )  # S14
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S14
-        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S16
-        P_2 = tl.exp2(
-            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S15, S16
-        dO_id = tl.load(
-            dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
-        )  # S17
-        dP_sum_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S17
-        dP_2 = dP_sum_2 * (1.0 / tl.cast(1.0 - p, tl.float32))  # S18
-        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < M, other=0.0)  # S19
-        uniform = _uniform(seed, b * H + h, i[None, :], j[:, None])  # S19
-        dS_2 = P_2 * (tl.where(uniform >= p, dP_2, 0.0) - delta_i.to(tl.float32)[None, :])  # S19
-        dK = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
-                dS_2,
-                0.0
-            ).to(Q_ptr.dtype.element_ty),
-            Q_ie,
-            dK,
-            input_precision="ieee"
-        )  # S21
-        dV = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
-                & (i[None, :] < M)
-                & (uniform >= p),
-                P_2 * (1.0 / tl.cast(1.0 - p, tl.float32)),
-                0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_id,
-            dV,
-            input_precision="ieee"
-        )  # S22
     # Full blocks.
     for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
@@ -1152,9 +1108,13 @@ def attention_dropout_backward_dK_dV_kernel(
             dV,
             input_precision="ieee"
         )  # S22
-    # Some rows have ended.
-    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+    # Some rows have not begun, or have ended.
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(M - (i_full - i_begun), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(
+            i_from + tl.where(i_from < i_begun, 0, i_full - i_begun), INDEX
+        )  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
             Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
@@ -1949,7 +1909,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_440f79e2"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_9fe2662e"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1969,7 +1929,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_440f79e2"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_9fe2662e"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

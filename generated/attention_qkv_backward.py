@@ -886,46 +886,6 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
     lse_at = lse_ptr + i_at * stride_lse_i
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + e[None, :] * stride_dO_e
     delta_at = delta_ptr + i_at * stride_delta_i
-    # Some rows have not begun.
-    for i_from in range(
-        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, N), tl.int64), BLOCK_I
-    ):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
-        i = i_first + tl.arange(0, BLOCK_I)
-        QKV_ie = tl.load(
-            QKV_at + i_first * stride_QKV_j, mask=(i[:, None] < N) & e_in[None, :], other=0.0
-        )  # S11
-        S_sum_2 = tl.dot(QKV_je, tl.trans(QKV_ie), input_precision="ieee")  # S11
-        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < N, other=0.0)  # S13
-        P_2 = tl.exp2(
-            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S12, S13
-        dO_ie = tl.load(
-            dO_at + i_first * stride_dO_i, mask=(i[:, None] < N) & e_in[None, :], other=0.0
-        )  # S14
-        dP_2 = tl.dot(QKV_je_2, tl.trans(dO_ie), input_precision="ieee")  # S14
-        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < N, other=0.0)  # S15
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S15
-        dQKV_2 = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < N),
-                P_2,
-                0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_ie,
-            dQKV_2,
-            input_precision="ieee"
-        )  # S17
-        dQKV_1 = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < N),
-                dS_2,
-                0.0
-            ).to(QKV_ptr.dtype.element_ty),
-            QKV_ie,
-            dQKV_1,
-            input_precision="ieee"
-        )  # S18
     # Full blocks.
     for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
@@ -945,9 +905,13 @@ def attention_qkv_backward_dQKV_1_dQKV_2_kernel(
         dQKV_1 = tl.dot(
             dS_2.to(QKV_ptr.dtype.element_ty), QKV_ie, dQKV_1, input_precision="ieee"
         )  # S18
-    # Some rows have ended.
-    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(N, tl.int64), BLOCK_I):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+    # Some rows have not begun, or have ended.
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(N - (i_full - i_begun), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(
+            i_from + tl.where(i_from < i_begun, 0, i_full - i_begun), INDEX
+        )  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
         QKV_ie = tl.load(
             QKV_at + i_first * stride_QKV_j, mask=(i[:, None] < N) & e_in[None, :], other=0.0
@@ -1535,7 +1499,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op(_free("attention_qkv_forward_904b8a25"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_forward_070bd78d"), mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1554,7 +1518,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_qkv_backward_904b8a25"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_backward_070bd78d"), mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

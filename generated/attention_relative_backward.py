@@ -1158,92 +1158,6 @@ def attention_relative_backward_drelative_kernel(
         j_full = j_begun + tl.maximum(
             tl.minimum(N, N + M - x_last - 1) - j_begun, 0
         ) // BLOCK_J * BLOCK_J
-        # Some rows have not begun.
-        for j_first in range(j_start, tl.minimum(j_begun, j_stop), BLOCK_J):
-            j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-            Q_xje = tl.load(
-                Q_ptr
-                + b * stride_Q_b
-                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_Q_2
-                + e[None, None, :] * stride_Q_e,
-                mask=(
-                    (x[:, None, None] < M + N - 1)
-                    & (j[None, :, None] < j_stop)
-                    & e_in[None, None, :]
-                    & (
-                        tl.arange(0, BLOCK_J)[None, :, None]
-                        < N + M - x[:, None, None] - 1 - j_first
-                    )
-                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
-                ),
-                other=0.0
-            )  # S20
-            K_je = tl.load(
-                K_ptr + b * stride_K_b + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
-                mask=(j[:, None] < j_stop) & e_in[None, :],
-                other=0.0
-            )  # S20
-            s_sum_3 = tl.sum(Q_xje.to(tl.float32) * K_je.to(tl.float32)[None, :, :], axis=2)  # S20
-            s_3 = s_sum_3 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S21
-            S_3 = s_3 + relative_x.to(tl.float32)[:, None]  # S22
-            top_xj = tl.load(
-                top_ptr + b * stride_top_b + (x[:, None] + j[None, :] - N + 1) * stride_top_2,
-                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-                other=0.0
-            )  # S23
-            log_l_xj = tl.load(
-                log_l_ptr + b * stride_log_l_b + (x[:, None] + j[None, :] - N + 1) * stride_log_l_2,
-                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-                other=0.0
-            )  # S23
-            P_3 = tl.exp(S_3 - top_xj.to(tl.float32) - log_l_xj.to(tl.float32))  # S23
-            dO_xjd = tl.load(
-                dO_ptr
-                + b * stride_dO_b
-                + (x[:, None, None] + j[None, :, None] - N + 1) * stride_dO_2
-                + d[None, None, :] * stride_dO_d,
-                mask=(
-                    (x[:, None, None] < M + N - 1)
-                    & (j[None, :, None] < j_stop)
-                    & d_in[None, None, :]
-                    & (
-                        tl.arange(0, BLOCK_J)[None, :, None]
-                        < N + M - x[:, None, None] - 1 - j_first
-                    )
-                    & (tl.arange(0, BLOCK_J)[None, :, None] >= N - x[:, None, None] - 1 - j_first)
-                ),
-                other=0.0
-            )  # S24
-            V_jd = tl.load(
-                V_ptr + b * stride_V_b + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=(j[:, None] < j_stop) & d_in[None, :],
-                other=0.0
-            )  # S24
-            dP_3 = tl.sum(dO_xjd.to(tl.float32) * V_jd.to(tl.float32)[None, :, :], axis=2)  # S24
-            delta_xj = tl.load(
-                delta_ptr + b * stride_delta_b + (x[:, None] + j[None, :] - N + 1) * stride_delta_2,
-                mask=(x[:, None] < M + N - 1) & (j[None, :] < j_stop) & (
-                    tl.arange(0, BLOCK_J)[None, :] < N + M - x[:, None] - 1 - j_first
-                ) & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-                other=0.0
-            )  # S25
-            dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
-            drelative = drelative + tl.sum(
-                tl.where(
-                    (
-                        tl.arange(0, BLOCK_J)[None, :]
-                        < tl.minimum(j_stop, N + M - x - 1)[:, None] - j_first
-                    )
-                    & (tl.arange(0, BLOCK_J)[None, :] >= N - x[:, None] - 1 - j_first),
-                    dS_3,
-                    0.0
-                ),
-                axis=1
-            )  # S26
         # Full blocks.
         for j_first in range(j_begun, j_full, BLOCK_J):
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -1295,8 +1209,9 @@ def attention_relative_backward_drelative_kernel(
             )  # S25
             dS_3 = P_3 * (dP_3 - delta_xj.to(tl.float32))  # S25
             drelative = drelative + tl.sum(dS_3, axis=1)  # S26
-        # Some rows have ended.
-        for j_first in range(j_full, j_stop, BLOCK_J):
+        # Some rows have not begun, or have ended.
+        for j_from in range(j_start, j_stop - (j_full - j_begun), BLOCK_J):
+            j_first = j_from + tl.where(j_from < j_begun, 0, j_full - j_begun)
             j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
             Q_xje = tl.load(
                 Q_ptr
@@ -1813,7 +1728,7 @@ def attention_relative_backward(
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_bb924d5c"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_c8349e59"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1834,7 +1749,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_bb924d5c"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_c8349e59"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
     log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

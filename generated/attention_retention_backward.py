@@ -793,50 +793,6 @@ def attention_retention_backward_dK_dV_kernel(
     i_at = tl.arange(0, BLOCK_I).to(INDEX)
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
     Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
-    # Some rows have not begun.
-    for i_first in range(i_start, tl.minimum(i_begun, M), BLOCK_I):
-        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
-        dO_id = tl.load(
-            dO_at + tl.cast(i_first, INDEX) * stride_dO_i,
-            mask=(i[:, None] < M) & d_in[None, :],
-            other=0.0
-        )  # S8
-        ds_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S8
-        exp_rate_h = tl.exp2(
-            -(
-                (i[None, :] - j[:, None]).to(tl.float32)
-                * (rate_h.to(tl.float32) * 1.4426950408889634)
-            )
-        )  # S9
-        ds_2 = exp_rate_h * ds_sum_3  # S9
-        ds_sum_2_2 = ds_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S10
-        Q_ie = tl.load(
-            Q_at + tl.cast(i_first, INDEX) * stride_Q_i,
-            mask=(i[:, None] < M) & e_in[None, :],
-            other=0.0
-        )  # S11
-        s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
-        s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
-        dK = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
-                ds_sum_2_2,
-                0.0
-            ),
-            Q_ie.to(tl.float32),
-            dK,
-            input_precision=_widened(Q_ptr.dtype.element_ty)
-        )  # S13
-        dV = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
-                s_2 * exp_rate_h,
-                0.0
-            ),
-            dO_id.to(tl.float32),
-            dV,
-            input_precision=_widened(dO_ptr.dtype.element_ty)
-        )  # S14
     # Full blocks.
     for i_first in range(i_begun, i_full, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -866,8 +822,9 @@ def attention_retention_backward_dK_dV_kernel(
             dV,
             input_precision=_widened(dO_ptr.dtype.element_ty)
         )  # S14
-    # Some rows have ended.
-    for i_first in range(i_full, M, BLOCK_I):
+    # Some rows have not begun, or have ended.
+    for i_from in range(i_start, M - (i_full - i_begun), BLOCK_I):
+        i_first = i_from + tl.where(i_from < i_begun, 0, i_full - i_begun)
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
         dO_id = tl.load(
             dO_at + tl.cast(i_first, INDEX) * stride_dO_i,
@@ -1366,7 +1323,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_881b5e7b"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_543d71f4"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1382,7 +1339,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_881b5e7b"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_543d71f4"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -1186,58 +1186,6 @@ def attention_streaming_backward_dK_dV_kernel(
     lse_at = lse_ptr + i_at * stride_lse_i
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
     delta_at = delta_ptr + i_at * stride_delta_i
-    # Some rows have not begun.
-    for i_from in range(
-        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, i_stop), tl.int64), BLOCK_I
-    ):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
-        i = i_first + tl.arange(0, BLOCK_I)
-        Q_ie = tl.load(
-            Q_at + i_first * stride_Q_i, mask=(i[:, None] < i_stop) & e_in[None, :], other=0.0
-        )  # S10
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < i_stop, other=0.0)  # S12
-        P_2 = tl.exp2(
-            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S11, S12
-        dO_id = tl.load(
-            dO_at + i_first * stride_dO_i, mask=(i[:, None] < i_stop) & d_in[None, :], other=0.0
-        )  # S13
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
-        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < i_stop, other=0.0)  # S14
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
-        dK = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
-                & (
-                    tl.arange(0, BLOCK_I)[None, :]
-                    < tl.minimum(
-                        i_stop, tl.where(j < kept, M, j + window_left + 1)
-                    )[:, None] - i_first
-                ),
-                dS_2,
-                0.0
-            ).to(Q_ptr.dtype.element_ty),
-            Q_ie,
-            dK,
-            input_precision="ieee"
-        )  # S16
-        dV = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first)
-                & (
-                    tl.arange(0, BLOCK_I)[None, :]
-                    < tl.minimum(
-                        i_stop, tl.where(j < kept, M, j + window_left + 1)
-                    )[:, None] - i_first
-                ),
-                P_2,
-                0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_id,
-            dV,
-            input_precision="ieee"
-        )  # S17
     # Full blocks.
     for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
@@ -1253,9 +1201,13 @@ def attention_streaming_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
-    # Some rows have ended.
-    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(i_stop, tl.int64), BLOCK_I):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+    # Some rows have not begun, or have ended.
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(i_stop - (i_full - i_begun), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(
+            i_from + tl.where(i_from < i_begun, 0, i_full - i_begun), INDEX
+        )  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
             Q_at + i_first * stride_Q_i, mask=(i[:, None] < i_stop) & e_in[None, :], other=0.0
@@ -1721,7 +1673,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_streaming_forward_7b0bd05e"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_forward_f043baee"), mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1740,7 +1692,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_streaming_backward_7b0bd05e"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_backward_f043baee"), mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

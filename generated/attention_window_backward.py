@@ -769,39 +769,6 @@ def attention_window_backward_dQ_kernel(
     j_at = tl.arange(0, BLOCK_J).to(INDEX)
     K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
     V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
-    # Some rows have not begun.
-    for j_first in range(j_start, tl.minimum(j_begun, j_stop), BLOCK_J):
-        j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        K_je = tl.load(
-            K_at + tl.cast(j_first, INDEX) * stride_K_j,
-            mask=(j[:, None] < j_stop) & e_in[None, :],
-            other=0.0
-        )  # S3
-        S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        P = tl.exp2(
-            S_sum * S_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S4, S5
-        V_jd = tl.load(
-            V_at + tl.cast(j_first, INDEX) * stride_V_j,
-            mask=(j[:, None] < j_stop) & d_in[None, :],
-            other=0.0
-        )  # S6
-        dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
-        dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
-        dQ = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_J)[None, :] >= i[:, None] - window_left - j_first)
-                & (
-                    tl.arange(0, BLOCK_J)[None, :]
-                    < tl.minimum(j_stop, i + window_right + 1)[:, None] - j_first
-                ),
-                dS,
-                0.0
-            ).to(K_ptr.dtype.element_ty),
-            K_je,
-            dQ,
-            input_precision="ieee"
-        )  # S9
     # Full blocks.
     for j_first in range(j_begun, j_full, BLOCK_J):
         K_je = tl.load(
@@ -817,8 +784,9 @@ def attention_window_backward_dQ_kernel(
         dP = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S6
         dS = P * (dP - delta_i.to(tl.float32)[:, None])  # S7
         dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S9
-    # Some rows have ended.
-    for j_first in range(j_full, j_stop, BLOCK_J):
+    # Some rows have not begun, or have ended.
+    for j_from in range(j_start, j_stop - (j_full - j_begun), BLOCK_J):
+        j_first = j_from + tl.where(j_from < j_begun, 0, j_full - j_begun)
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
         K_je = tl.load(
             K_at + tl.cast(j_first, INDEX) * stride_K_j,
@@ -987,54 +955,6 @@ def attention_window_backward_dK_dV_kernel(
     lse_at = lse_ptr + i_at * stride_lse_i
     dO_at = dO_ptr + i_at[:, None] * stride_dO_i + d[None, :] * stride_dO_d
     delta_at = delta_ptr + i_at * stride_delta_i
-    # Some rows have not begun.
-    for i_from in range(
-        tl.cast(i_start, tl.int64), tl.cast(tl.minimum(i_begun, i_stop), tl.int64), BLOCK_I
-    ):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
-        i = i_first + tl.arange(0, BLOCK_I)
-        Q_ie = tl.load(
-            Q_at + i_first * stride_Q_i, mask=(i[:, None] < i_stop) & e_in[None, :], other=0.0
-        )  # S10
-        S_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S10
-        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < i_stop, other=0.0)  # S12
-        P_2 = tl.exp2(
-            S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S11, S12
-        dO_id = tl.load(
-            dO_at + i_first * stride_dO_i, mask=(i[:, None] < i_stop) & d_in[None, :], other=0.0
-        )  # S13
-        dP_2 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S13
-        delta_i = tl.load(delta_at + i_first * stride_delta_i, mask=i < i_stop, other=0.0)  # S14
-        dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
-        dK = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - window_right - i_first)
-                & (
-                    tl.arange(0, BLOCK_I)[None, :]
-                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
-                ),
-                dS_2,
-                0.0
-            ).to(Q_ptr.dtype.element_ty),
-            Q_ie,
-            dK,
-            input_precision="ieee"
-        )  # S16
-        dV = tl.dot(
-            tl.where(
-                (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - window_right - i_first)
-                & (
-                    tl.arange(0, BLOCK_I)[None, :]
-                    < tl.minimum(i_stop, j + window_left + 1)[:, None] - i_first
-                ),
-                P_2,
-                0.0
-            ).to(dO_ptr.dtype.element_ty),
-            dO_id,
-            dV,
-            input_precision="ieee"
-        )  # S17
     # Full blocks.
     for i_from in range(tl.cast(i_begun, tl.int64), tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
@@ -1050,9 +970,13 @@ def attention_window_backward_dK_dV_kernel(
         dS_2 = P_2 * (dP_2 - delta_i.to(tl.float32)[None, :])  # S14
         dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S16
         dV = tl.dot(P_2.to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee")  # S17
-    # Some rows have ended.
-    for i_from in range(tl.cast(i_full, tl.int64), tl.cast(i_stop, tl.int64), BLOCK_I):
-        i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+    # Some rows have not begun, or have ended.
+    for i_from in range(
+        tl.cast(i_start, tl.int64), tl.cast(i_stop - (i_full - i_begun), tl.int64), BLOCK_I
+    ):
+        i_first = tl.cast(
+            i_from + tl.where(i_from < i_begun, 0, i_full - i_begun), INDEX
+        )  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
             Q_at + i_first * stride_Q_i, mask=(i[:, None] < i_stop) & e_in[None, :], other=0.0
@@ -1514,7 +1438,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_forward_e083f076"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_forward_72f15a63"), mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1534,7 +1458,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_backward_e083f076"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_backward_72f15a63"), mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -7,6 +7,7 @@ additions, from the outputs and the log-sum-exp alone; neither scores nor weight
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -17,6 +18,7 @@ from looptrans.blocks.expr import Binary, Name, Scalar
 from looptrans.blocks.ops import Let, TileLoop
 from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
+from looptrans.emit.both_ends import both_ends
 from looptrans.frontend import parse
 from looptrans.ir.index import parameters
 from looptrans.ir.source import Source
@@ -99,7 +101,9 @@ def test_blocks_visited_under_a_mask(name: str) -> None:
     kernels = [kernel for kernel in both.backward.kernels if stored(kernel)]
     assert [stored(kernel) for kernel in kernels] == list(TWO_LOOPS)
     (forward,) = both.forward.kernels
-    for kernel, (M, N), (rows, width) in product((forward, *kernels), SIZES, BLOCKS):
+    written = [replace(kernel, body=both_ends(kernel.body)) for kernel in kernels]
+    every = (forward, *kernels, *written)
+    for kernel, (M, N), (rows, width) in product(every, SIZES, BLOCKS):
         (own,) = (dim.name for dim in kernel.grid if dim.role == "rows")
         sizes = {"M": M, "N": N, "B": 1, "H": 2, "G": 1, "R": 2, "E": 2, "D": 3}
         sizes |= {"window_left": LEFT, "window_right": RIGHT, "kept": KEPT}

@@ -157,8 +157,10 @@ class _Program:
                         self.named[name] = self.of(value)
                 case Store(array, subscripts, _, mask):
                     self._touch(array, True, subscripts, mask)
-                case TileLoop(dim, start, stop, kind, body):
-                    for first in range(self._number(start), self._number(stop), self._size(dim)):
+                case TileLoop(dim, start, stop, kind, body, pause=pause):
+                    firsts = range(self._number(start), self._number(stop), self._size(dim))
+                    left_out = range(*map(self._number, pause)) if pause is not None else range(0)
+                    for first in (each for each in firsts if each not in left_out):
                         self.visit.blocks.append(Block(dim.name, kind, first))
                         self._inside(dim, first, kind, body)
                 case ElementLoop(dim, start, stop, body):

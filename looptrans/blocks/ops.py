@@ -61,6 +61,8 @@ class TileLoop:
         kind: `full` blocks need no mask, `boundary` blocks do.
         body: What is done for each block.
         note: Why these blocks are of that kind.
+        pause: Where blocks are left out, the first iteration of the first of them and that of the
+            first one behind them; None where none are.
     """
 
     dim: Dim
@@ -69,6 +71,7 @@ class TileLoop:
     kind: Literal["full", "boundary"]
     body: tuple[Op, ...]
     note: str = ""
+    pause: tuple[Expr, Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,9 @@ def exprs_of(op: Op) -> tuple[Expr, ...]:
             return (value,)
         case Store(_, subscripts, value, mask):
             return (*subscripts, value) if mask is None else (*subscripts, value, mask)
-        case TileLoop(_, start, stop) | ElementLoop(_, start, stop) | RowBlock(_, start, stop):
+        case TileLoop(_, start, stop, pause=pause):
+            return (start, stop) if pause is None else (start, stop, *pause)
+        case ElementLoop(_, start, stop) | RowBlock(_, start, stop):
             return (start, stop)
         case Branch(condition, _):
             return (condition,)

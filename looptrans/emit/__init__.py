@@ -2,8 +2,8 @@
 
 from a listing            listing, backward, split, refusal, needs
 a module                  module, header, layout, identifiers, facts
-a kernel                  kernel, head, expressions, first_blocks, begun, beside, precision,
-                          mentions, functions, widths, grid, together
+a kernel                  kernel, head, expressions, first_blocks, begun, beside, both_ends,
+                          precision, mentions, functions, widths, grid, together
 its launcher              launcher, parameters, arguments, sizes, checks, launches, configurations,
                           python_text, runtime_text
 autograd                  autograd

@@ -15,6 +15,7 @@ from looptrans.blocks.described import (
     is_fixed,
 )
 from looptrans.blocks.expr import (
+    Binary,
     Cast,
     Dim,
     Dot,
@@ -50,6 +51,7 @@ from looptrans.emit.arguments import (
 )
 from looptrans.emit.begun import BEGUN, hidden_zeros, size_of
 from looptrans.emit.beside import loaded_behind
+from looptrans.emit.both_ends import both_ends
 from looptrans.emit.expressions import SUM, Expressions
 from looptrans.emit.first_blocks import counts_wide, first_blocks, worked_out
 from looptrans.emit.grid import Demand, block_number, decoded, lanes
@@ -162,7 +164,7 @@ class _Writer:
         if self.is_role:
             self.expr.scope.name("word", "program", wanted="program")
         both = late_body(self.kernel) if has_late(self.kernel) else None
-        self.text_body = loaded_behind(self.kernel.body if both is None else both)
+        self.text_body = both_ends(loaded_behind(self.kernel.body if both is None else both))
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
@@ -345,20 +347,28 @@ class _Writer:
 
     def _block(self, op: TileLoop | ElementLoop | Branch | RowBlock, depth: int) -> list[str]:
         match op:
-            case TileLoop(dim, start, stop, _, body, note):
+            case TileLoop(dim, start, stop, _, body, note, pause):
                 block = self.expr.block(dim.block or "")
                 first = self.expr.first(dim)
+                left_out = None if pause is None else Binary("-", pause[1], pause[0])
+                stop = stop if left_out is None else Binary("-", stop, left_out)
                 ends = [self.expr.show(start), self.expr.show(stop)]
                 lines = heading(self._sentence(note), depth) if note else []
                 is_counted = counts_wide(op)
                 if is_counted:
                     ends = [e if e.isdigit() else f"tl.cast({e}, tl.int64)" for e in ends]
                     self.expr.counted.add(dim)
-                name = self.expr.count(dim) if is_counted else first
+                name = first if pause is None and not is_counted else self.expr.count(dim)
                 lines += statement(f"for {name} in range({', '.join(ends)}, {block}):", depth)
+                begin = name
+                if pause is not None and left_out is not None:
+                    gap = self.expr.show(left_out)
+                    begin = f"{name} + tl.where({name} < {self.expr.show(pause[0])}, 0, {gap})"
                 if is_counted:
-                    begin = f"{first} = tl.cast({name}, {self.expr.index_type()})"
-                    lines += statement(begin, depth + 1, COUNTED)
+                    begin = f"tl.cast({begin}, {self.expr.index_type()})"
+                if begin != first:
+                    note = COUNTED if is_counted else ""
+                    lines += statement(f"{first} = {begin}", depth + 1, note)
                 lines += self._tile(op, depth + 1)
                 lines += self._ops(body, depth + 1)
                 self.expr.counted.discard(dim)

@@ -1,0 +1,149 @@
+"""Masked blocks before and behind the full ones of a sum are done in one loop.
+
+    for j_first in range(j_start, min(j_begun, j_stop)): masked
+    for j_first in range(j_begun, j_full): full
+    for j_first in range(j_full, j_stop): masked
+
+becomes
+
+    for j_first in range(j_begun, j_full): full
+    for j_first in range(j_start, j_stop), but for those from j_begun to j_full: masked
+
+A loop begins by waiting for its first loads, and ends by waiting for its last products: under a
+window there are few blocks to each. The order of the blocks is another then, so all that the loops
+hand on has to be sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.blocks.arithmetic import mentions
+from looptrans.blocks.expr import Binary, Call, Dot, Name, walk
+from looptrans.blocks.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
+
+_NOTE = "some rows have not begun, or have ended"
+
+
+def both_ends(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Return operations in which sums do the masked blocks at both ends of a loop together.
+
+    Args:
+        ops: What a program does.
+    """
+    return _joined(ops, frozenset())
+
+
+def _joined(ops: tuple[Op, ...], after: frozenset[str]) -> tuple[Op, ...]:
+    """Return operations, of whose names some are looked at later, in that form."""
+    found: list[Op] = []
+    for number, op in enumerate(ops):
+        later = after | _exposed(ops[number + 1 :])
+        if isinstance(op, ElementLoop | TileLoop):
+            found.append(replace(op, body=_joined(op.body, later | _exposed(op.body))))
+        elif isinstance(op, RowBlock):
+            found.append(replace(op, body=_joined(op.body, later)))
+        elif isinstance(op, Branch):
+            parts = _joined(op.body, later), _joined(op.otherwise, later)
+            found.append(replace(op, body=parts[0], otherwise=parts[1]))
+        else:
+            found.append(op)
+        one = _one(found[-3:], later)
+        if one is not None:
+            found[-3:] = one
+    return tuple(found)
+
+
+def _one(ops: list[Op], later: frozenset[str]) -> list[Op] | None:
+    """Return the full and then the masked blocks of three loops, where the order may be so."""
+    match ops:
+        case [
+            TileLoop(dim, start, until, "boundary", body),
+            TileLoop(same, begun, full, "full", inner) as middle,
+            TileLoop(last, behind, stop, "boundary", other) as ending,
+        ] if dim == same == last and behind == full and until == Call("min", (begun, stop)):
+            if _unlabelled(body) != _unlabelled(other) or not _are_sums((body, inner), later):
+                return None
+            named = max(other, body, key=_labels)
+            pause = (begun, full)
+            return [middle, replace(ending, start=start, body=named, pause=pause, note=_NOTE)]
+        case _:
+            return None
+
+
+def _unlabelled(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """Return operations without what they tell the reader."""
+    found: list[Op] = []
+    for op in ops:
+        match op:
+            case Let() | Store():
+                found.append(replace(op, labels=(), note=""))
+            case TileLoop() | ElementLoop() | RowBlock():
+                found.append(replace(op, body=_unlabelled(op.body)))
+            case Branch():
+                parts = _unlabelled(op.body), _unlabelled(op.otherwise)
+                found.append(replace(op, body=parts[0], otherwise=parts[1]))
+    return tuple(found)
+
+
+def _labels(ops: tuple[Op, ...]) -> int:
+    return sum(len(op.labels) for op in ops_in(ops) if isinstance(op, Let | Store))
+
+
+def _are_sums(bodies: tuple[tuple[Op, ...], ...], later: frozenset[str]) -> bool:
+    """Tell whether all that an iteration hands to others, and to what follows, are sums."""
+    handed = later.union(*map(_exposed, bodies))
+    return all(
+        isinstance(op, Let) and (op.name not in handed or _is_added(op, body, op.name))
+        for body in bodies
+        for op in ops_in(body)
+    )
+
+
+def _is_added(let: Let, body: tuple[Op, ...], name: str) -> bool:
+    """Tell whether an iteration adds to a name, and neither looks at it nor sets it besides."""
+    if not any(op is let for op in body):
+        return False
+    if any(
+        op is not let
+        and (
+            (isinstance(op, Let) and op.name == name)
+            or any(mentions(e, name) for e in exprs_of(op))
+        )
+        for op in ops_in(body)
+    ):
+        return False
+    match let.value:
+        case Dot(accumulator=Name(first)) if first == name:
+            return not mentions(replace(let.value, accumulator=None), name)
+        case Binary("+" | "-", Name(first), term) if first == name:
+            return not mentions(term, name)
+        case _:
+            return False
+
+
+def _exposed(ops: tuple[Op, ...]) -> frozenset[str]:
+    """Return the names that are looked at before they are surely set."""
+    found: set[str] = set()
+    known: set[str] = set()
+    for op in ops:
+        looked_at = {p.name for e in exprs_of(op) for p in walk(e) if isinstance(p, Name)}
+        match op:
+            case TileLoop(body=body) | ElementLoop(body=body) | RowBlock(body=body):
+                looked_at |= _exposed(body)
+            case Branch(_, body, otherwise):
+                looked_at |= _exposed(body) | _exposed(otherwise)
+        found |= looked_at - known
+        if isinstance(op, Let):
+            known.add(op.name)
+    return frozenset(found)
