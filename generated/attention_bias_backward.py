@@ -260,6 +260,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 import torch
 import triton
@@ -361,10 +362,14 @@ class _Described(_Tuned):
     def run(self, grid, arguments, options):
         given = dict(zip(self.tuner.arg_names, arguments))
         if all(_is_copied(given[name]) for name in self.described):
-            triton.set_allocator(_scratch)
-            super().run(grid, arguments, options)
+            # The caller's own allocator for Triton stays what it is.
+            copy_context().run(self.copied, grid, arguments, options)
         else:
             self.loaded.run(grid, arguments, options)
+
+    def copied(self, grid, arguments, options):
+        triton.set_allocator(_scratch)
+        super().run(grid, arguments, options)
 
 
 def _is_copied(tensor):
@@ -1902,7 +1907,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_67df83de"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_24b368a2"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1923,7 +1928,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_67df83de"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_24b368a2"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -99,6 +99,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 import torch
 import triton
@@ -200,10 +201,14 @@ class _Described(_Tuned):
     def run(self, grid, arguments, options):
         given = dict(zip(self.tuner.arg_names, arguments))
         if all(_is_copied(given[name]) for name in self.described):
-            triton.set_allocator(_scratch)
-            super().run(grid, arguments, options)
+            # The caller's own allocator for Triton stays what it is.
+            copy_context().run(self.copied, grid, arguments, options)
         else:
             self.loaded.run(grid, arguments, options)
+
+    def copied(self, grid, arguments, options):
+        triton.set_allocator(_scratch)
+        super().run(grid, arguments, options)
 
 
 def _is_copied(tensor):
@@ -1001,7 +1006,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op(_free("matmul_forward_da31ee78"), mutates_args=())
+@torch.library.custom_op(_free("matmul_forward_c7035ba0"), mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1015,7 +1020,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op(_free("matmul_backward_da31ee78"), mutates_args=())
+@torch.library.custom_op(_free("matmul_backward_c7035ba0"), mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

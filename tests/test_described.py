@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -239,12 +240,15 @@ def test_other_arrays_are_loaded_by_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = module_of(emitted(program(across())).text, f"run_{tmp_path.name}", tmp_path)
-    ran: list[set[int]] = []
+    ran: list[tuple[set[int], object]] = []
+    allocator: ContextVar[object] = ContextVar("allocator", default="the caller's")
 
     def run(self: Any, *_: object) -> None:
-        ran.append({config.kwargs[DESCRIBED] for config in self.tuner.configs})
+        forms = {config.kwargs[DESCRIBED] for config in self.tuner.configs}
+        ran.append((forms, allocator.get()))
 
     monkeypatch.setattr(module._Tuned, "run", run)
+    monkeypatch.setattr("triton.set_allocator", allocator.set)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))
     tuned = module.f_kernel_tuned[2]
     assert tuned.described == ["a_ptr", "t_ptr"]
@@ -252,7 +256,8 @@ def test_other_arrays_are_loaded_by_threads(
     block = torch.zeros(64, 64, dtype=torch.float16)
     for other in (block, block.T):
         tuned[None](*(other if name == "t_ptr" else block for name in names))
-    assert ran == [{0, 1}, {0}]
+    assert ran == [({0, 1}, module._scratch), ({0}, "the caller's")]
+    assert allocator.get() == "the caller's"
 
 
 def test_what_the_gpu_copies_is_no_number_that_threads_hold(tmp_path: Path) -> None:

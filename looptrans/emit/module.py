@@ -26,6 +26,7 @@ OWN = (
     *MODULE_WORDS,
     "itertools",
     "ThreadPoolExecutor",
+    "copy_context",
     *HELPERS,
     *FITTING,
     *FUNCTIONS,
@@ -39,6 +40,7 @@ OWN = (
 _STANDARD = {
     "itertools.": "import itertools",
     "ThreadPoolExecutor(": "from concurrent.futures import ThreadPoolExecutor",
+    "copy_context(": "from contextvars import copy_context",
 }
 
 

@@ -141,10 +141,14 @@ class _Described(_Tuned):
     def run(self, grid, arguments, options):
         given = dict(zip(self.tuner.arg_names, arguments))
         if all(_is_copied(given[name]) for name in self.described):
-            triton.set_allocator(_scratch)
-            super().run(grid, arguments, options)
+            # The caller's own allocator for Triton stays what it is.
+            copy_context().run(self.copied, grid, arguments, options)
         else:
             self.loaded.run(grid, arguments, options)
+
+    def copied(self, grid, arguments, options):
+        triton.set_allocator(_scratch)
+        super().run(grid, arguments, options)
 '''
 _IS_COPIED = '''\
 def _is_copied(tensor):
