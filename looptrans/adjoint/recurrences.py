@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from looptrans.adjoint.handed_on import flows
 from looptrans.adjoint.printing import shape_text
 from looptrans.algebra.values import add
 from looptrans.analysis.api import components, dependences, is_written_once
@@ -97,31 +98,25 @@ def _carried(program: Program) -> set[tuple[str, str]]:
 
     Of each the label and the array: every cell is set once, and none after it is read there.
     """
-    flows = dependences(program, bases=("value",), kinds=("flow",), witnesses=False)
-    parts = components(program)
-    if flows.unknown is not None or parts.unknown is not None:
-        return set()
-    part = {label: n for n, each in enumerate(parts.components) for label in each.statements}
-    found = {
-        (each.sink, each.array)
-        for each in flows.dependences
-        if each.carried_by is not None and part[each.source] == part[each.sink]
-    }
-    arrays = {array.name: array for array in program.arrays}
-    found = {
-        (label, name)
-        for label, name in found
-        if arrays[name].rank
-        and arrays[name].element == "float"
-        and arrays[name].role == "local"
-        and None not in arrays[name].shape
-    }
-    if not found:
+    values = flows(program)
+    carried = [
+        each
+        for each in values.dependences
+        if each.carried_by is not None and _may_be_open(program.array(each.array))
+    ]
+    if values.unknown is not None or not carried:
         return set()
     late = dependences(program, bases=("memory",), kinds=("anti",), witnesses=False)
     if late.unknown is not None:
         return set()
     early = {(each.source, each.array) for each in late.dependences}
+    if early.issuperset((each.sink, each.array) for each in carried):
+        return set()
+    parts = components(program)
+    if parts.unknown is not None:
+        return set()
+    part = {label: n for n, each in enumerate(parts.components) for label in each.statements}
+    found = {(each.sink, each.array) for each in carried if part[each.source] == part[each.sink]}
     once = {name for name in {n for _, n in found - early} if is_written_once(program, name)}
     # In the nests where it is made, everything else reads it as it comes in, too.
     nests = {
@@ -139,6 +134,12 @@ def _carried(program: Program) -> set[tuple[str, str]]:
         and (place.position[0], relation.access.array) in nests
         and (place.label, relation.access.array) not in early
     }
+
+
+def _may_be_open(array: Array) -> bool:
+    """Tell whether an array could come in from outside as well."""
+    is_own = array.role == "local" and array.element == "float"
+    return is_own and array.rank > 0 and None not in array.shape
 
 
 def incoming(array: Array, name: str) -> Array:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from looptrans.adjoint.handed_on import hands_on
 from looptrans.adjoint.recurrences import again
 from looptrans.ir.creation import creation_of
 from looptrans.ir.diagnostic import ListingError
@@ -35,9 +36,18 @@ def with_names_in_between(program: Program, name: str) -> Program | None:
     """
     if program.array(name).rank and creation_of(program, name) is None:
         return None
+    if len(_steps(program, name)) < 2:
+        return None
     program = again(program)
-    places = [p for p in placed(program) if isinstance(p.node, Assign) and _sets(p.node, name)]
-    for loop in sorted({position for p in places for position in p.loop_positions}):
+    places = _steps(program, name)
+    around = {
+        position: loop.variable
+        for place in places
+        for position, loop in zip(place.loop_positions, place.loops, strict=True)
+    }
+    for loop, variable in sorted(around.items()):
+        if not hands_on(program, name, variable):
+            continue
         steps = [p for p in places if loop in p.loop_positions]
         after = _named(program, name, loop, steps) if len(steps) > 1 else None
         if after is None:
@@ -47,8 +57,13 @@ def with_names_in_between(program: Program, name: str) -> Program | None:
     return None
 
 
-def _sets(node: Assign, name: str) -> bool:
-    return any(target.array == name for target in node.targets)
+def _steps(program: Program, name: str) -> list[Placed]:
+    """Return the statements that set a state."""
+    return [
+        place
+        for place in placed(program)
+        if isinstance(place.node, Assign) and any(t.array == name for t in place.node.targets)
+    ]
 
 
 def _named(program: Program, name: str, loop: Position, steps: list[Placed]) -> Program | None:

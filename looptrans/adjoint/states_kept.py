@@ -18,9 +18,9 @@ from functools import partial
 from typing import TypeVar
 
 from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.handed_on import flows
 from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.set_in_steps import with_names_in_between
-from looptrans.analysis.api import dependences
 from looptrans.frontend import parse
 from looptrans.ir.affine import about, difference, extremum, form_of, total
 from looptrans.ir.creation import creation_of, first_value
@@ -284,10 +284,10 @@ def _hands_on(program: Program, place: Placed, name: str, loop: LoopPath) -> boo
     """Tell whether a loop hands a state on that is more than gathered, or is looked at inside."""
     assert isinstance(place.node, Assign)
     gathers = accumulation(place.node.targets[0], place.node.values[0]) is not None
-    flows = dependences(program, bases=("value",), kinds=("flow",), witnesses=False)
+    found = flows(program).dependences
     carried = [
         each.sink
-        for each in flows.dependences
+        for each in found
         if each.array == name and each.source == place.label and each.carried_by == loop.variable
     ]
     inside = [
@@ -296,8 +296,7 @@ def _hands_on(program: Program, place: Placed, name: str, loop: LoopPath) -> boo
         if each.position[: len(loop.position)] == loop.position and each.label != place.label
     ]
     looked_at = any(
-        each.array == name and each.source == place.label and each.sink in inside
-        for each in flows.dependences
+        each.array == name and each.source == place.label and each.sink in inside for each in found
     )
     return bool(carried) and (not gathers or looked_at)
 
