@@ -102,6 +102,22 @@ def test_no_small_sizes() -> None:
     assert 1000000 not in OTHER_VALUES
 
 
+def test_sizes_that_have_nothing_to_do_with_each_other_are_found_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many others there are, those of a contract are looked for by themselves."""
+    monkeypatch.setattr("looptrans.executor.sizes.MOST_TRIES", 400)
+    free = [f"n{each}" for each in range(12)]
+    text = f'def f(x: Float[Array, "H"], {", ".join(f"{n}: int" for n in free)}):\n'
+    text += "    assert H == G * R\n    for h in range(H):\n        x[h] = G + R\n"
+    program = program_of(text)
+    made = prepare(program, {"H": 15, "R": 3}).integers
+    assert (made["G"], made["R"]) == (5, 3)
+    assert len({made[name] for name in free}) == len(free)
+    with pytest.raises(NoInputsFound, match=r"no small values of G, R satisfy assert H == G \* R"):
+        prepare(program, {"H": 1009})
+
+
 def test_a_parameter_takes_its_default() -> None:
     text = 'def f(x: Float[Array, "N"], eps: float = 0.25, scale: float = 2):\n'
     text += "    for i in range(N):\n        x[i] = eps * scale\n"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from looptrans.executor.errors import InputMismatch, NoInputsFound
+from looptrans.ir.condition import compared
 from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Index, Int, Param, parameters
 from looptrans.ir.listing import contract_text, index_text
@@ -127,17 +128,35 @@ class Sizes:
         contracts = [c for c in self.program.contracts if _mentions(c, open_names)]
         # What is known already is compared elsewhere, where the message can say more.
         extents = [e for e in extents if set(parameters(e.declared)) & set(open_names)]
-        found = any(
-            self._search(open_names, defaults, contracts, extents, count(), whole)
-            for whole in (True, False)
-        )
-        if not found:
-            text = "; ".join(contract_text(contract) for contract in contracts)
+        for names in self._together(open_names, contracts, extents):
+            own = [c for c in contracts if _mentions(c, names)]
+            about = [e for e in extents if set(parameters(e.declared)) & set(names)]
+            if any(self._search(names, defaults, own, about, count(), w) for w in (True, False)):
+                continue
+            text = "; ".join(contract_text(contract) for contract in own)
             raise NoInputsFound(
-                f"no small values of {', '.join(open_names)} satisfy {text or 'the shapes'}",
-                contracts[0].span if contracts else None,
-                remedy=f"give them: --sizes {','.join(f'{n}=…' for n in open_names)}",
+                f"no small values of {', '.join(names)} satisfy {text or 'the shapes'}",
+                own[0].span if own else None,
+                remedy=f"give them: --sizes {','.join(f'{n}=…' for n in names)}",
             )
+
+    def _together(
+        self, names: list[str], contracts: list[Contract], extents: list[Extent]
+    ) -> list[list[str]]:
+        """Return the sizes that are to be found together: what is asked of one is of another."""
+        asked = [names_in(contract) for contract in contracts]
+        asked += [parameters(extent.declared) for extent in extents]
+        asked += [parameters(quotient) for quotient in whole_quotients(self.program)]
+        for array in self.program.arrays:
+            asked += [parameters(extent) for extent in array.shape if extent is not None]
+            asked.append(tuple(n for end in array.value_range or () for n in parameters(end)))
+        found = [{name} for name in names]
+        for each in asked:
+            tied = [part for part in found if not part.isdisjoint(each)]
+            found = [part for part in found if part not in tied]
+            found += [set[str]().union(*tied)] if tied else []
+        parts = (sorted(part, key=names.index) for part in found)
+        return sorted(parts, key=lambda part: names.index(part[0]))
 
     def _default(self, name: str, number: int) -> int:
         parameter = self.program.parameter(name)
@@ -223,6 +242,14 @@ class Sizes:
         return True
 
 
+def names_in(contract: Contract) -> tuple[str, ...]:
+    """Return the parameters that a contract is about, in order of first appearance."""
+    found = compared(contract.condition)
+    for generator in contract.generators:
+        ends = generator.range
+        found += [ends.start, ends.stop, *compared(generator.condition)]
+    return tuple(dict.fromkeys(name for index in found for name in parameters(index)))
+
+
 def _mentions(contract: Contract, names: list[str]) -> bool:
-    text = contract_text(contract)
-    return any(name in text for name in names)
+    return not set(names).isdisjoint(names_in(contract))
