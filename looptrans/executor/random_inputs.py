@@ -19,6 +19,7 @@ from looptrans.executor.contracts import (
     repair,
 )
 from looptrans.executor.errors import IndexDividedByZero, InputMismatch, NoInputsFound
+from looptrans.executor.spans import stays_inside
 from looptrans.executor.storage import MOST_CELLS
 from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Index, Opaque, Var, opaque_terms
@@ -317,6 +318,9 @@ class _Maker:
                 if values.size and (values.min() < low or values.max() >= high):
                     return False
         known = {**self.known, **{name: values.shape for name, values in found.items()}}
+        everything = {**self._given_integers(), **found}
+        if stays_inside(self.program, self.sizes, everything, known):
+            return True
         for name, box in self._boxes(found).extents.items():
             for touched, extent in zip(box, known.get(name, ()), strict=False):
                 if extent is not None and touched > extent:
