@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from looptrans.adjoint.simpler import ALIKE
 from looptrans.adjoint.spelled import LOOPS
 from looptrans.algebra.free import freed
 from looptrans.derivation.apart import (
@@ -309,6 +310,7 @@ def sums(work: Work) -> None:
     for each in sum_loops(program):
         if is_shared(program, each) or is_beside_rows(program, each):
             work.take("loop as sum", each.update.label)
+    work.take(ALIKE)
 
 
 def sums_before_rows(work: Work) -> bool:
@@ -320,7 +322,10 @@ def sums_before_rows(work: Work) -> bool:
     for each in sum_loops(before):
         if is_before_rows(before, each):
             work.take("loop as sum", each.update.label)
-    return work.program != before
+    if work.program == before:
+        return False
+    work.take(ALIKE)
+    return True
 
 
 def _told_apart(work: Work) -> None:
