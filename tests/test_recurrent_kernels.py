@@ -192,6 +192,29 @@ def decaying(v: Float[Array, "T"], g: Float[Array, "T"], f: Float[Array, "T"]):
         for s in range(t + 1):
             h[t] += exp(F[t] - F[s] + g[s] - m) * v[s]
     return h
+### paths through a table, every cell of which is set one after the other
+def paths(X: Float[Array, "T D"]):
+    R = zeros((T, D))
+    for t in range(T):
+        for s in range(D):
+            if t == 0 and s == 0:
+                R[t, s] = X[t, s]
+            elif t == 0:
+                R[t, s] = R[t, s - 1] + X[t, s]
+            elif s == 0:
+                R[t, s] = R[t - 1, s] + X[t, s]
+            else:
+                R[t, s] = min(R[t - 1, s], R[t, s - 1], R[t - 1, s - 1]) + X[t, s]
+    return R
+### paths under a border, whose gradients are set one after the other
+def bordered(X: Float[Array, "T D"], g: float):
+    R = full((T + 1, D + 1), 9.0)
+    R[0, 0] = 0.0
+    for t in range(1, T + 1):
+        for s in range(1, D + 1):
+            a = exp(-R[t - 1, s - 1]) + exp(-R[t - 1, s]) + exp(-R[t, s - 1])
+            R[t, s] = X[t - 1, s - 1] * g - log(a)
+    return R
 """
 LISTINGS = dict(part.split("\n", 1) for part in ALL.split("### ")[1:])
 
@@ -281,7 +304,13 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
 
 
 # The largest; what they round in 16 bits the others do too.
-IN_FLOAT32 = ("LSTM", "LSTM of rows, with peepholes", "GRU")
+IN_FLOAT32 = (
+    "LSTM",
+    "LSTM of rows, with peepholes",
+    "GRU",
+    "paths through a table, every cell of which is set one after the other",
+    "paths under a border, whose gradients are set one after the other",
+)
 
 
 @pytest.mark.parametrize("name", LISTINGS)
