@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.blocks.program import NotLowered
+from looptrans.cli.main import main
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.executor import vector_machine
 from looptrans.executor.inputs import Inputs, prepare
@@ -787,3 +789,21 @@ def f(X: Float[Array, "M E"], K: Float[Array, "N E"]):
     inputs = prepare(program, {"M": 30, "N": 7, "E": 50})
     found = reference.run(inputs, {"y": np.ones(30)}, {}, "float32", backwards=backwards)
     assert found.gradients["X"].any(axis=1).all()
+
+
+def test_a_scale_of_rows_of_no_length_is_asked_for_by_no_output(tmp_path: Path) -> None:
+    """sum(…) / sqrt(E) is nan where E = 0, and then so are no elements of O."""
+    text = """
+def same_width(Q: Float[Array, "M E"], K: Float[Array, "N E"], b: Float[Array, "M N"]):
+    O = zeros((M, E))
+    for i in range(M):
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) / sqrt(E) + b[i, j]
+            for e in range(E):
+                O[i, e] += exp(-s * s) * K[j, e]
+    return O
+"""
+    file = tmp_path / "listing.py"
+    file.write_text(text)
+    sizes = ["--sizes", "M=3,N=4,E=0", "--dtype", "float32"]
+    assert main(["verify", str(file), "--pass", "backward", *sizes]) == 0

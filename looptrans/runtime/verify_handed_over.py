@@ -77,7 +77,8 @@ class HandedOver:
         """Return which elements are no numbers because of what is saved in the listing itself.
 
         They are nan where that is nan, and perhaps infinite where it is too large for its type, or
-        an operand of a product is that in 16 bits.
+        an operand of a product is that in 16 bits. Where outputs have no elements they are nan with
+        what the listing never asks for, such as 0 / sqrt(E) for rows of no length.
         """
         if self._wrong is None:
             self._wrong = self._no_numbers()
@@ -94,7 +95,9 @@ class HandedOver:
                 program = with_rounded_operands(self.found.program, self.dtype)
                 return {n: _is_no_number(v) for n, v in self._gradients(program, kept).items()}
             overflows = any(kept[key] is not values for key, values in saved.items())
-            if not overflows and not any(np.isnan(values).any() for values in saved.values()):
+            asked = any(values.size for values in self.incoming.values())
+            undefined = any(np.isnan(values).any() for values in saved.values())
+            if asked and not overflows and not undefined:
                 return {}
             wrong = _is_no_number if overflows else np.isnan
             return {n: wrong(v) for n, v in self._gradients(self.found.program, kept).items()}
