@@ -807,3 +807,18 @@ def same_width(Q: Float[Array, "M E"], K: Float[Array, "N E"], b: Float[Array, "
     file.write_text(text)
     sizes = ["--sizes", "M=3,N=4,E=0", "--dtype", "float32"]
     assert main(["verify", str(file), "--pass", "backward", *sizes]) == 0
+
+
+def test_a_gradient_of_0_is_no_number_where_a_factor_overflows(tmp_path: Path) -> None:
+    """exp(100) is infinite in float32, and 0 times that no number; in float64 it is 0."""
+    text = """
+def scaled(X: Float[Array, "N"], a: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = exp(a[i] * a[i] + 100.0) * max(-X[i] * X[i], 0.0)
+    return y
+"""
+    file = tmp_path / "listing.py"
+    file.write_text(text)
+    sizes = ["--sizes", "N=5", "--dtype", "float32"]
+    assert main(["verify", str(file), "--pass", "backward", *sizes]) == 0
