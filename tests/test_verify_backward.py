@@ -678,6 +678,20 @@ def f(V: Float[Array, "N D"], dO: Float[Array, "M D"], G: Float[Array, "M D"]):
     )
     rounded = listing(with_rounded_operands(given, "float16"))
     assert "V[j, d] * float16(dO[i, d] / (1.0 + exp(-G[i, d])))" in rounded
+    given = program_of(
+        """
+def f(X: Float[Array, "T F"], Y: Float[Array, "T D"]):
+    W = zeros((F, D))
+    for t in range(T):
+        for f in range(F):
+            g = X[t, f] ** 3
+            for d in range(D):
+                W[f, d] = W[f, d] + Y[t, d] * g * g / (1.0 + exp(-g))
+    return W
+"""
+    )
+    rounded = listing(with_rounded_operands(given, "float16"))
+    assert "W[f, d] + Y[t, d] * float16(g * g / (1.0 + exp(-g)))" in rounded
 
 
 def test_sizes_are_found_whatever_kernels_ask_of_what_they_make() -> None:

@@ -25,7 +25,7 @@ from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Binary, Call, Read, Reduce, Select, Value, walk_value
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import nodes, placed
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
@@ -315,7 +315,7 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
     def change(part: Value) -> Value | None:
         match part:
             case Reduce("sum", generators, body):
-                made = by_operands(body, frozenset(g.variable for g in generators))
+                made = by_operands(body, frozenset(g.variable for g in generators), {})
                 return Reduce("sum", generators, made or replaced(body, pairs))
             case Binary("*", left, right) if is_input(left) and not is_input(right):
                 return Binary("*", left, Call(dtype, (replaced(right, change),)))
@@ -324,23 +324,42 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
             case _:
                 return None
 
-    def by_operands(body: Value, bound: frozenset[str]) -> Value | None:
+    def by_operands(
+        body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
+    ) -> Value | None:
         """Round the two operands of a product of more than two factors, `K * dO / (1 + exp(g))`."""
-        groups = _operands(body, bound)
+        groups = _operands(body, bound, within)
         if groups is None or not any(map(is_input, groups)) or all(map(is_input, groups)):
             return None
         one, other = (g if is_input(g) else Call(dtype, (replaced(g, change),)) for g in groups)
         return Binary("*", one, other)
 
-    def rounded(node: Node) -> tuple[Node, ...]:
+    around = {
+        place.label: frozenset(loop.variable for loop in place.loops) for place in placed(program)
+    }
+    scalars = {array.name for array in program.arrays if not array.rank}
+    within: dict[str, frozenset[str]] = {}
+    for node in nodes(program.body):
         if isinstance(node, Assign):
-            node = replace(node, values=tuple(replaced(v, change) for v in node.values))
+            for name in scalars & {target.array for target in node.targets}:
+                within[name] = within.get(name, frozenset()) | around[node.label]
+
+    def rounded(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Assign(_, (target,), (Binary("+", Read(read), term),)) if read == target:
+                bound = around[node.label] - set(free_variables(Read(target)))
+                made = by_operands(term, bound, within) or replaced(term, change)
+                node = replace(node, values=(Binary("+", Read(read), made),))
+            case Assign():
+                node = replace(node, values=tuple(replaced(v, change) for v in node.values))
         return (node,)
 
     return replace(program, body=rewritten(program.body, rounded))
 
 
-def _operands(body: Value, bound: frozenset[str]) -> tuple[Value, Value] | None:
+def _operands(
+    body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
+) -> tuple[Value, Value] | None:
     """Return the two operands of a product, each of all factors that have its indices.
 
     None where it is the product of two as it stands, or of more than two operands.
@@ -348,11 +367,17 @@ def _operands(body: Value, bound: frozenset[str]) -> tuple[Value, Value] | None:
     Args:
         body: What is summed.
         bound: The variables that are summed over.
+        within: The loops that scalars are set in: each of their iterations has one.
     """
+
+    def indices(factor: Value) -> frozenset[str]:
+        reads = [part.access.array for part in walk_value(factor) if isinstance(part, Read)]
+        return frozenset(free_variables(factor)).union(*(within.get(n, ()) for n in reads))
+
     factors = list(_factors(body))
     if len(factors) < 3:
         return None
-    names = [frozenset(free_variables(factor)) - bound for factor, _ in factors]
+    names = [indices(factor) - bound for factor, _ in factors]
     widest = {each for each in names if not any(each < other for other in names)}
     if len(widest) != 2:
         return None
