@@ -9,6 +9,7 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.blocks.lower import lower
+from looptrans.blocks.program import NotLowered
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
@@ -394,3 +395,36 @@ def test_what_a_loop_has_set_is_read_by_the_kernel_behind_it() -> None:
     assert len(kernels) == 2
     assert [a.access for a in kernels[0].arrays if a.name == "dh_before"] == ["out"]
     assert [a.access for a in kernels[1].arrays if a.name == "dh_before"] == ["in"]
+
+
+CHUNKS = """
+def chunks(Q: Float[Array, "N D"], K: Float[Array, "N D"], V: Float[Array, "N"]):
+    assert N == T * 4
+    S = zeros(D); y = zeros(N)
+    for t in range(T):
+        for i in range(4):
+            y[t * 4 + i] = sum(Q[t * 4 + i, d] * S[d] for d in range(D))
+            for j in range(i + 1):
+                s = sum(Q[t * 4 + i, d] * K[t * 4 + j, d] for d in range(D))
+                y[t * 4 + i] += s * V[t * 4 + j]
+        for j in range(4):
+            for d in range(D):
+                S[d] += K[t * 4 + j, d] * V[t * 4 + j]
+    return y
+"""
+
+
+def test_a_state_that_a_loop_adds_to_is_set_once_in_an_iteration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "listing.py"
+    file.write_text(CHUNKS)
+    sizes = ["--sizes", "N=12,T=3,D=5", "--dtype", "fp32"]
+    assert main(["verify", str(file), "--pass", "both", *sizes]) == 0
+    assert "all right" in capsys.readouterr().out
+
+
+def test_cells_of_chunks_that_overlap_are_not_of_one_iteration() -> None:
+    lower(derive(program(CHUNKS), "fold"))
+    with pytest.raises(NotLowered, match="the value would have to wait in memory"):
+        lower(derive(program(CHUNKS.replace("y[t * 4 + i]", "y[t * 3 + i]")), "fold"))

@@ -16,7 +16,8 @@ softmax and its kin       weights, totals, statistics, tops, logarithms, hanging
 rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, rounding, solving, in_range
 largest of what is made   spelled, extremes, extents, unread
-through time              set_in_steps, states_kept, recurrences, in_time, through_time
+through time              set_in_steps, summed_steps, states_kept, recurrences, in_time,
+                          through_time
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, made_whole, saving
 the backward listing      writing, again, nests, standing, printing
