@@ -692,6 +692,19 @@ def f(X: Float[Array, "T F"], Y: Float[Array, "T D"]):
     )
     rounded = listing(with_rounded_operands(given, "float16"))
     assert "W[f, d] + Y[t, d] * float16(g * g / (1.0 + exp(-g)))" in rounded
+    given = program_of(
+        """
+def f(X: Float[Array, "T F"], Y: Float[Array, "T D"], w: Float[Array, "F D"]):
+    S = zeros((T, F))
+    for t in range(T):
+        for f in range(F):
+            for d in range(D):
+                S[t, f] = S[t, f] + exp(w[f, d]) * exp(X[t, f]) * Y[t, d]
+    return S
+"""
+    )
+    rounded = listing(with_rounded_operands(given, "float16"))
+    assert "S[t, f] + float16(exp(w[f, d])) * Y[t, d] * exp(X[t, f])" in rounded
 
 
 def test_sizes_are_found_whatever_kernels_ask_of_what_they_make() -> None:

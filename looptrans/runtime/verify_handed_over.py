@@ -328,11 +328,15 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
         body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
     ) -> Value | None:
         """Round the two operands of a product of more than two factors, `K * dO / (1 + exp(g))`."""
-        groups = _operands(body, bound, within)
-        if groups is None or not any(map(is_input, groups)) or all(map(is_input, groups)):
+        found = _operands(body, bound, within)
+        if found is None:
+            return None
+        *groups, outside = found
+        if not any(map(is_input, groups)) or all(map(is_input, groups)):
             return None
         one, other = (g if is_input(g) else Call(dtype, (replaced(g, change),)) for g in groups)
-        return Binary("*", one, other)
+        product = Binary("*", one, other)
+        return product if outside == ONE else Binary("*", product, replaced(outside, change))
 
     around = {
         place.label: frozenset(loop.variable for loop in place.loops) for place in placed(program)
@@ -359,10 +363,11 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
 
 def _operands(
     body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
-) -> tuple[Value, Value] | None:
+) -> tuple[Value, Value, Value] | None:
     """Return the two operands of a product, each of all factors that have its indices.
 
-    None where it is the product of two as it stands, or of more than two operands.
+    The third is what stands outside of the sum. None where it is the product of two as it stands,
+    or of more than two operands.
 
     Args:
         body: What is summed.
@@ -377,19 +382,30 @@ def _operands(
     factors = list(_factors(body))
     if len(factors) < 3:
         return None
-    names = [indices(factor) - bound for factor, _ in factors]
-    widest = {each for each in names if not any(each < other for other in names)}
+    every = [indices(factor) for factor, _ in factors]
+    widest = _widest([each - bound for each in every])
+    summed = [bool(each & bound) for each in every]
+    if len(widest) != 2:
+        # What does not change in the sum is multiplied with it.
+        widest = _widest(
+            [each - bound for each, inside in zip(every, summed, strict=True) if inside]
+        )
+    else:
+        summed = [True for _ in factors]
     if len(widest) != 2:
         return None
-    first, second = sorted(widest, key=names.index)
-    found = []
-    for own in (first, second):
-        made: Value = ONE
-        for (factor, divides), mine in zip(factors, names, strict=True):
-            if mine <= own and not (own == second and mine <= first):
-                made = divide(made, factor) if divides else multiply(made, factor)
-        found.append(made)
-    return found[0], found[1]
+    first = widest[0]
+    found: list[Value] = [ONE, ONE, ONE]
+    for (factor, divides), all_, inside in zip(factors, every, summed, strict=True):
+        mine = all_ - bound
+        own = 2 if not inside else 0 if mine <= first else 1
+        found[own] = divide(found[own], factor) if divides else multiply(found[own], factor)
+    return found[0], found[1], found[2]
+
+
+def _widest(names: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Return the sets that are part of no other, in order of appearance."""
+    return list(dict.fromkeys(each for each in names if not any(each < other for other in names)))
 
 
 def _factors(value: Value) -> Iterator[tuple[Value, bool]]:
