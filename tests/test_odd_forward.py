@@ -22,6 +22,7 @@ import looptrans
 from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.free import freed
 from looptrans.blocks.expr import Dot, walk
+from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import Branch, ElementLoop, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import NotLowered
 from looptrans.cli.main import main
@@ -1410,3 +1411,34 @@ def test_sums_in_steps_count_up_by_one(tmp_path: Path, capsys: pytest.CaptureFix
     sizes = ["--sizes", "M=5,N=12", "--sizes", "M=2,N=150"]
     assert main(["verify", str(file), *sizes, "--dtype", "float32"]) == 0
     assert "all right" in capsys.readouterr().out
+
+
+# Keys in parts that are joined; what the joining loop keeps is of no use to another kernel.
+IN_PARTS = """
+def in_parts(q: Float[Array, "H E"], K: Float[Array, "P C E"], V: Float[Array, "P C D"]):
+    m = full((H, P), -inf); l = zeros((H, P)); A = zeros((H, P, D)); O = zeros((H, D))
+    for h in range(H):
+        for p in range(P):
+            for c in range(C):
+                m[h, p] = max(m[h, p], sum(q[h, e] * K[p, c, e] for e in range(E)))
+            for c in range(C):
+                w = exp(sum(q[h, e] * K[p, c, e] for e in range(E)) - m[h, p])
+                l[h, p] += w
+                for d in range(D):
+                    A[h, p, d] += w * V[p, c, d]
+        top = -inf
+        for p in range(P):
+            top = max(top, m[h, p])
+        total = 0.0
+        for p in range(P):
+            total += l[h, p] * exp(m[h, p] - top)
+        for d in range(D):
+            O[h, d] = sum(A[h, p, d] * exp(m[h, p] - top) for p in range(P)) / total
+    return O
+"""
+
+
+def test_a_loop_is_cut_where_it_may_be_if_not_everywhere() -> None:
+    found = derive(program(IN_PARTS), "fold", nests="apart")
+    assert len(lower(found).kernels) == 2
+    assert any(note.endswith("in another order.") for note in found.notes)

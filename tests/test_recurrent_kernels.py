@@ -9,6 +9,7 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.blocks.lower import lower
+from looptrans.blocks.program import NotLowered
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
@@ -192,6 +193,29 @@ def decaying(v: Float[Array, "T"], g: Float[Array, "T"], f: Float[Array, "T"]):
         for s in range(t + 1):
             h[t] += exp(F[t] - F[s] + g[s] - m) * v[s]
     return h
+### paths through a table, every cell of which is set one after the other
+def paths(X: Float[Array, "T D"]):
+    R = zeros((T, D))
+    for t in range(T):
+        for s in range(D):
+            if t == 0 and s == 0:
+                R[t, s] = X[t, s]
+            elif t == 0:
+                R[t, s] = R[t, s - 1] + X[t, s]
+            elif s == 0:
+                R[t, s] = R[t - 1, s] + X[t, s]
+            else:
+                R[t, s] = min(R[t - 1, s], R[t, s - 1], R[t - 1, s - 1]) + X[t, s]
+    return R
+### paths under a border, whose gradients are set one after the other
+def bordered(X: Float[Array, "T D"], g: float):
+    R = full((T + 1, D + 1), 9.0)
+    R[0, 0] = 0.0
+    for t in range(1, T + 1):
+        for s in range(1, D + 1):
+            a = exp(-R[t - 1, s - 1]) + exp(-R[t - 1, s]) + exp(-R[t, s - 1])
+            R[t, s] = X[t - 1, s - 1] * g - log(a)
+    return R
 """
 LISTINGS = dict(part.split("\n", 1) for part in ALL.split("### ")[1:])
 
@@ -281,7 +305,13 @@ def test_gradients_are_those_of_autograd(name: str) -> None:
 
 
 # The largest; what they round in 16 bits the others do too.
-IN_FLOAT32 = ("LSTM", "LSTM of rows, with peepholes", "GRU")
+IN_FLOAT32 = (
+    "LSTM",
+    "LSTM of rows, with peepholes",
+    "GRU",
+    "paths through a table, every cell of which is set one after the other",
+    "paths under a border, whose gradients are set one after the other",
+)
 
 
 @pytest.mark.parametrize("name", LISTINGS)
@@ -365,3 +395,36 @@ def test_what_a_loop_has_set_is_read_by_the_kernel_behind_it() -> None:
     assert len(kernels) == 2
     assert [a.access for a in kernels[0].arrays if a.name == "dh_before"] == ["out"]
     assert [a.access for a in kernels[1].arrays if a.name == "dh_before"] == ["in"]
+
+
+CHUNKS = """
+def chunks(Q: Float[Array, "N D"], K: Float[Array, "N D"], V: Float[Array, "N"]):
+    assert N == T * 4
+    S = zeros(D); y = zeros(N)
+    for t in range(T):
+        for i in range(4):
+            y[t * 4 + i] = sum(Q[t * 4 + i, d] * S[d] for d in range(D))
+            for j in range(i + 1):
+                s = sum(Q[t * 4 + i, d] * K[t * 4 + j, d] for d in range(D))
+                y[t * 4 + i] += s * V[t * 4 + j]
+        for j in range(4):
+            for d in range(D):
+                S[d] += K[t * 4 + j, d] * V[t * 4 + j]
+    return y
+"""
+
+
+def test_a_state_that_a_loop_adds_to_is_set_once_in_an_iteration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "listing.py"
+    file.write_text(CHUNKS)
+    sizes = ["--sizes", "N=12,T=3,D=5", "--dtype", "fp32"]
+    assert main(["verify", str(file), "--pass", "both", *sizes]) == 0
+    assert "all right" in capsys.readouterr().out
+
+
+def test_cells_of_chunks_that_overlap_are_not_of_one_iteration() -> None:
+    lower(derive(program(CHUNKS), "fold"))
+    with pytest.raises(NotLowered, match="the value would have to wait in memory"):
+        lower(derive(program(CHUNKS.replace("y[t * 4 + i]", "y[t * 3 + i]")), "fold"))

@@ -28,6 +28,7 @@ from looptrans.cli.main import main  # noqa: E402
 from looptrans.cli.variant import HELP  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.executor import execute  # noqa: E402
 from looptrans.frontend import parse  # noqa: E402
 from looptrans.ir.source import Source  # noqa: E402
 from looptrans.runtime import verify_backward as verifying  # noqa: E402
@@ -215,6 +216,30 @@ def test_sums_that_several_scores_share_do_not_keep_them_from_blocks(
     made = emitted(parse(Source("composed.py", composed.text)))
     (kernel,) = made.blocks.kernels
     assert has_products(kernel.body) and not made.blocks.notes, made.text
+
+
+@pytest.mark.parametrize("left", [None, 1])
+@pytest.mark.parametrize("right", [None, 2])
+def test_a_prefix_is_seen_whatever_the_windows_hide(left: int | None, right: int | None) -> None:
+    if left is None and right is None:
+        with pytest.raises(Conflict):
+            compose(Options(prefix=True))
+        return
+    options = Options(
+        batch=False, heads="none", prefix=True, window_left=left, window_right=right, scale=1.0
+    )
+    listing = parse(Source("composed.py", compose(options).text))
+    rng = np.random.default_rng(2)
+    q, k, v = rng.normal(size=(9, 3)), rng.normal(size=(7, 3)), rng.normal(size=(7, 2))
+    sizes = {"M": 9, "N": 7, "E": 3, "D": 2, "prefix": 3}
+    found = execute(listing, sizes=sizes, inputs={"Q": q, "K": k, "V": v})["O"]
+    distance = np.arange(9)[:, None] - np.arange(7)[None, :]
+    seen = np.arange(7)[None, :] < 3
+    near = np.ones((9, 7), dtype=bool)
+    near &= distance <= left if left is not None else True
+    near &= -distance <= right if right is not None else True
+    weights = np.where(seen | near, np.exp(q @ k.T), 0.0)
+    np.testing.assert_allclose(found, weights @ v / weights.sum(1, keepdims=True))
 
 
 def test_the_verb_prints_the_listing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.blocks.program import NotLowered
+from looptrans.cli.main import main
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.executor import vector_machine
 from looptrans.executor.inputs import Inputs, prepare
@@ -676,6 +678,33 @@ def f(V: Float[Array, "N D"], dO: Float[Array, "M D"], G: Float[Array, "M D"]):
     )
     rounded = listing(with_rounded_operands(given, "float16"))
     assert "V[j, d] * float16(dO[i, d] / (1.0 + exp(-G[i, d])))" in rounded
+    given = program_of(
+        """
+def f(X: Float[Array, "T F"], Y: Float[Array, "T D"]):
+    W = zeros((F, D))
+    for t in range(T):
+        for f in range(F):
+            g = X[t, f] ** 3
+            for d in range(D):
+                W[f, d] = W[f, d] + Y[t, d] * g * g / (1.0 + exp(-g))
+    return W
+"""
+    )
+    rounded = listing(with_rounded_operands(given, "float16"))
+    assert "W[f, d] + Y[t, d] * float16(g * g / (1.0 + exp(-g)))" in rounded
+    given = program_of(
+        """
+def f(X: Float[Array, "T F"], Y: Float[Array, "T D"], w: Float[Array, "F D"]):
+    S = zeros((T, F))
+    for t in range(T):
+        for f in range(F):
+            for d in range(D):
+                S[t, f] = S[t, f] + exp(w[f, d]) * exp(X[t, f]) * Y[t, d]
+    return S
+"""
+    )
+    rounded = listing(with_rounded_operands(given, "float16"))
+    assert "S[t, f] + float16(exp(w[f, d])) * Y[t, d] * exp(X[t, f])" in rounded
 
 
 def test_sizes_are_found_whatever_kernels_ask_of_what_they_make() -> None:
@@ -787,3 +816,73 @@ def f(X: Float[Array, "M E"], K: Float[Array, "N E"]):
     inputs = prepare(program, {"M": 30, "N": 7, "E": 50})
     found = reference.run(inputs, {"y": np.ones(30)}, {}, "float32", backwards=backwards)
     assert found.gradients["X"].any(axis=1).all()
+
+
+def test_a_scale_of_rows_of_no_length_is_asked_for_by_no_output(tmp_path: Path) -> None:
+    """sum(…) / sqrt(E) is nan where E = 0, and then so are no elements of O."""
+    text = """
+def same_width(Q: Float[Array, "M E"], K: Float[Array, "N E"], b: Float[Array, "M N"]):
+    O = zeros((M, E))
+    for i in range(M):
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) / sqrt(E) + b[i, j]
+            for e in range(E):
+                O[i, e] += exp(-s * s) * K[j, e]
+    return O
+"""
+    file = tmp_path / "listing.py"
+    file.write_text(text)
+    sizes = ["--sizes", "M=3,N=4,E=0", "--dtype", "float32"]
+    assert main(["verify", str(file), "--pass", "backward", *sizes]) == 0
+
+
+def test_a_gradient_of_0_is_no_number_where_a_factor_overflows(tmp_path: Path) -> None:
+    """exp(100) is infinite in float32, and 0 times that no number; in float64 it is 0."""
+    text = """
+def scaled(X: Float[Array, "N"], a: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = exp(a[i] * a[i] + 100.0) * max(-X[i] * X[i], 0.0)
+    return y
+"""
+    file = tmp_path / "listing.py"
+    file.write_text(text)
+    sizes = ["--sizes", "N=5", "--dtype", "float32"]
+    assert main(["verify", str(file), "--pass", "backward", *sizes]) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """
+def contrast(A: Float[Array, "N D"], B: Float[Array, "N D"], tau: float):
+    S = zeros((N, N))
+    loss = 0.0
+    for i in range(N):
+        for j in range(N):
+            S[i, j] = sum(A[i, d] * B[j, d] for d in range(D)) * exp(tau)
+    for i in range(N):
+        m = max(S[i, j] for j in range(N))
+        l = sum(exp(S[i, j] - m) for j in range(N))
+        loss += m + log(l) - S[i, i]
+    return loss
+""",
+        """
+def smoothed(X: Float[Array, "T D"], W: Float[Array, "N D"], y: Int[Array, "T", "0:N"], eps: float):
+    loss = 0.0
+    for t in range(T):
+        total = 0.0
+        for v in range(N):
+            total += sum(X[t, d] * W[v, d] for d in range(D))
+        one = sum(X[t, d] * W[y[t], d] for d in range(D))
+        loss += eps * (total - one) + one
+    return loss
+""",
+    ],
+    ids=["output", "gradient"],
+)
+def test_a_difference_of_equal_numbers_is_0_but_for_roundings(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "listing.py"
+    file.write_text(text)
+    sizes = "N=1,D=33,T=3" if "T D" in text else "N=1,D=33"
+    assert main(["verify", str(file), "--pass", "both", "--sizes", sizes]) == 0

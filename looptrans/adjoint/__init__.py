@@ -4,7 +4,7 @@
 
 what equations are        definitions, sums, written_sums, facts, refusal
 seen more simply          simpler, order, within, first_terms, row_parts, own_names, divided,
-                          weights_apart, attaining, gathered
+                          weights_apart, attaining, gathered, alike
 made ready for reading    lets, digits, whole_digits, row_products, lengths, packed, views,
                           taken_back, choices, one_form, picking, named_tests, tightening,
                           cancelling, running
@@ -16,8 +16,8 @@ softmax and its kin       weights, totals, statistics, tops, logarithms, hanging
 rows that see nothing     guards, empty, idle, nothing
 adjoints                  reverse, pulling, derivatives, rounding, solving, in_range
 largest of what is made   spelled, extremes, extents, unread
-through time              handed_on, set_in_steps, states_kept, recurrences, in_time,
-                          through_time
+through time              handed_on, set_in_steps, summed_steps, states_kept, recurrences,
+                          in_time, through_time
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, made_whole, saving
 the backward listing      writing, again, nests, standing, printing

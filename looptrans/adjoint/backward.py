@@ -23,6 +23,7 @@ from looptrans.adjoint.running import Running, with_running_sums
 from looptrans.adjoint.simpler import NAMES, ORDER, PLACES, ROWS, SIZES, Simpler, simpler
 from looptrans.adjoint.spelled import with_extrema_spelled
 from looptrans.adjoint.states_kept import with_states_kept
+from looptrans.adjoint.summed_steps import Summed, with_steps_summed
 from looptrans.adjoint.through_time import closed
 from looptrans.adjoint.together import with_rows_together
 from looptrans.adjoint.unread import without_unread
@@ -197,6 +198,10 @@ def _through_time(
     Raises:
         NotDifferentiated: They do not, or it has none either.
     """
+    summed = with_steps_summed(program)
+    if summed is not None:
+        with contextlib.suppress(NotDifferentiated):
+            return _simplified(_through_time(summed.program, of, wrt), program, summed)
     kept = with_states_kept(program)
     if kept is not None:
         found = _backward(kept.program, of, wrt)
@@ -214,10 +219,11 @@ def _through_time(
     return closed(_backward(seen.program, outside, inside), seen, of)
 
 
-def _simplified(found: Backward, program: Program, seen: Simpler) -> Backward:
+def _simplified(found: Backward, program: Program, seen: Simpler | Summed) -> Backward:
     """Return the backward pass of a listing, from that of one that means the same."""
     forward = program if found.forward is found.listing else found.forward
-    step = Step(seen.text, seen.certificates)
+    shown = (seen.certificate,) if isinstance(seen, Summed) else seen.certificates
+    step = Step(seen.text, shown)
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

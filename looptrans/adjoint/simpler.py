@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from looptrans.adjoint.alike import Alike, with_sums_alike
 from looptrans.adjoint.attaining import Attaining, with_extrema_written
 from looptrans.adjoint.divided import Divided, with_weights_divided
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
@@ -53,6 +54,7 @@ class _Sized:
 
 _Seen: TypeAlias = (
     _Sized
+    | Alike
     | Unasked
     | Attaining
     | Begun
@@ -86,6 +88,8 @@ ORDER: Final = (
     "loops outward",
     "elements",
 )
+# Equal sums in the same words.
+ALIKE: Final = "sums alike"
 # Loops over rows that are free but for what all of them add to.
 ROWS: Final = "parts of rows"
 # Loops over the same rows that use one name, of which each keeps states of its own.
@@ -119,7 +123,7 @@ def simpler(program: Program, kinds: tuple[str, ...]) -> Simpler | None:
 
     Args:
         program: The program.
-        kinds: The ways to try, in this order, out of `ORDER`, `PLACES` and `ROWS`.
+        kinds: The ways to try, in this order, out of `ORDER`, `PLACES`, `ALIKE` and `ROWS`.
     """
     for kind in kinds:
         found = _WAYS[kind](program)
@@ -151,6 +155,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "loops within": lambda p: with_loops_within(program_of_indices(p)),
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
+    ALIKE: with_sums_alike,
     ROWS: lambda p: with_parts_of_rows(program_of_indices(p)),
     "made once": with_arrays_made_once,
     "rows in place": lambda p: with_rows_in_place(program_of_indices(p)),

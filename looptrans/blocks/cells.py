@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from looptrans.blocks.sites import Binding, Path, Site
 from looptrans.blocks.storage import Storage
 from looptrans.ir.affine import form_of, simplified
-from looptrans.ir.index import Index, Var, substitute, variables
+from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
 from looptrans.ir.value import Subscript, Whole
 
 
@@ -101,7 +101,12 @@ def _cell(sites: tuple[Site, ...], grid: frozenset[str], *, apart: bool) -> _Cel
             home = first.binding(name)
             if home is None or (name not in grid and not _is_one_loop(sites, others, home)):
                 return None
-            if name not in grid and home.execution != "parallel" and not tells(subscript, name):
+            if (
+                name not in grid
+                and home.execution != "parallel"
+                and not tells(subscript, name)
+                and not _is_of_digits(subscript, first)
+            ):
                 return None
         subscripts.append(subscript)
     return _Cell(tuple(subscripts), tuple(lanes), tuple(bound.items()))
@@ -156,6 +161,40 @@ def tells(subscript: Index, name: str) -> bool:
     terms = form_of(subscript).terms
     plain = all(term == Var(name) or name not in variables(term) for term in terms)
     return plain and Var(name) in terms and set(variables(subscript)) == {name}
+
+
+def _is_of_digits(subscript: Index, site: Site) -> bool:
+    """Tell whether no two iterations of the loops in a subscript have the same cell.
+
+    So it is with `t * 16 + i`, where i stays below 16, and `t * C + i`, where it does below C.
+    """
+    terms = form_of(subscript).terms
+    own = {name: site.binding(name) for term in terms for name in variables(term)}
+    match tuple(terms.items()):
+        case ((Arith("*", Var(high), radix), 1), (Var(low), 1)) | (
+            (Var(low), 1),
+            (Arith("*", Var(high), radix), 1),
+        ):
+            below = own[low]
+            return (
+                high != low
+                and not any(own[name] for name in variables(radix))
+                and below is not None
+                and below.span == (Int(0), simplified(radix), 1)
+            )
+        case _:
+            pass
+    width = 1  # of what the terms so far make together
+    for term, factor in sorted(terms.items(), key=lambda each: abs(each[1])):
+        bounds = own[term.name] if isinstance(term, Var) else None
+        if bounds is None or not width or abs(factor) < width:
+            return False
+        match bounds.span:
+            case (Int(start), Int(stop), _):
+                width += abs(factor) * max(abs(stop - start) - 1, 0)
+            case _:
+                width = 0  # only the last one may have no bound
+    return True
 
 
 def _is_one_loop(sites: tuple[Site, ...], subscripts: list[Subscript], home: Binding) -> bool:

@@ -63,6 +63,22 @@ def branching(program: Program, *, results: bool = False) -> tuple[Branching, ..
     return tuple(found)
 
 
+def with_one_cut(program: Program, each: Branching) -> tuple[Branching, ...]:
+    """Return a loop cut once, for each place where it is cut, the last one first.
+
+    Args:
+        program: The program.
+        each: Where a loop is cut into several pieces.
+    """
+    body = each.path.loop.body
+    found = []
+    for cut in reversed(each.cuts):
+        at = next(n for n, node in enumerate(body) if cut in statements_in((node,)))
+        pieces = [body[:at], body[at:]]
+        found.append(Branching(each.path, each.around, (cut,), handed(program, pieces)))
+    return tuple(found)
+
+
 def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
     """Return the free loops that hold several nests which could be kernels of their own.
 

@@ -75,10 +75,17 @@ def checked(step: Step, name: str, kind: str, arguments: tuple[str, ...]) -> Der
     """
     verdict = step.verdict
     if verdict.decision != "legal":
-        raise NotDone(f"{name} is {verdict.decision}: {verdict.reason}", verdict.decision)
+        raise NotDone(f"{name} is {verdict.decision}: {_why_not(verdict)}", verdict.decision)
     return DerivationStep(
         name, kind, arguments, step.before, done(step.after), _certificates(verdict)
     )
+
+
+def _why_not(verdict: Verdict) -> str:
+    """Return the reason of a verdict, or what its example is about."""
+    if verdict.reason or not verdict.array:
+        return verdict.reason
+    return f"{verdict.source} and {verdict.sink} would use {verdict.array} in another order"
 
 
 def _certificates(verdict: Verdict) -> tuple[Certificate, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from looptrans.adjoint.simpler import ALIKE
 from looptrans.adjoint.spelled import LOOPS
 from looptrans.algebra.free import freed
 from looptrans.derivation.apart import (
@@ -12,6 +13,7 @@ from looptrans.derivation.apart import (
     branching,
     handing_numbers,
     nests_of_their_own,
+    with_one_cut,
 )
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.loops_as_sums import (
@@ -24,6 +26,7 @@ from looptrans.derivation.loops_as_sums import (
 )
 from looptrans.derivation.passes import Passes, brought_out, passes, sums_of_sums
 from looptrans.derivation.side_by_side import worth_joining
+from looptrans.derivation.step import NotDone
 from looptrans.derivation.versions import overwritten
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
@@ -187,17 +190,28 @@ def _taken_apart(work: Work, find: Callable[[Program], tuple[Branching, ...]]) -
         if each is None:
             return
         tried.add(each.cuts)
-        before = work.mark()
-        inner, *outer = (loop_name(path.loop) for path in reversed(each.around))
-        loops = ", ".join([*reversed(outer), inner])
-        made = [f"expand({name}, {loops})" for name in each.locals]
-        made += [f"distribute({x}, {', '.join(each.cuts)})" for x in (inner, *outer)]
-        for text in made:
-            reason = work.take("transformation", text)
-            if reason is not None:
-                work.back_to(before)
-                work.note(reason)
-                break
+        reason = _cut(work, each)
+        # What two pieces hand to each other may not go through memory, and the rest may.
+        if reason is not None and not (
+            len(each.cuts) > 1
+            and any(_cut(work, one) is None for one in with_one_cut(work.program, each))
+        ):
+            work.note(reason)
+
+
+def _cut(work: Work, each: Branching) -> NotDone | None:
+    """Cut a loop and those around it into pieces; return why not where that is not legal."""
+    before = work.mark()
+    inner, *outer = (loop_name(path.loop) for path in reversed(each.around))
+    loops = ", ".join([*reversed(outer), inner])
+    made = [f"expand({name}, {loops})" for name in each.locals]
+    made += [f"distribute({x}, {', '.join(each.cuts)})" for x in (inner, *outer)]
+    for text in made:
+        reason = work.take("transformation", text)
+        if reason is not None:
+            work.back_to(before)
+            return reason
+    return None
 
 
 def _neighbours(work: Work) -> list[tuple[str, str]]:
@@ -309,6 +323,7 @@ def sums(work: Work) -> None:
     for each in sum_loops(program):
         if is_shared(program, each) or is_beside_rows(program, each):
             work.take("loop as sum", each.update.label)
+    work.take(ALIKE)
 
 
 def sums_before_rows(work: Work) -> bool:
@@ -320,7 +335,10 @@ def sums_before_rows(work: Work) -> bool:
     for each in sum_loops(before):
         if is_before_rows(before, each):
             work.take("loop as sum", each.update.label)
-    return work.program != before
+    if work.program == before:
+        return False
+    work.take(ALIKE)
+    return True
 
 
 def _told_apart(work: Work) -> None:

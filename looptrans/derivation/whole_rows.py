@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
@@ -105,16 +106,13 @@ def _row_axes(program: Program, array: Array) -> list[tuple[int, Position]]:
 
 
 def _hands_on(sites: tuple[AccessSite, ...], write: AccessSite, axis: int) -> Position | None:
-    """Return the loop around a write to lanes that goes over the same cells in each iteration."""
+    """Return the loop around a write that goes over the same cells in each iteration, in lanes.
+
+    The write itself may go over them one by one, where lanes look at what it has set.
+    """
     place = write.place
     if write.access.rank:
         return None
-    own = set(variables(write.access.indices[axis]))
-    lanes = [
-        position
-        for position, loop in zip(place.loop_positions, place.loops, strict=True)
-        if loop.execution == "parallel" and loop.variable in own
-    ]
     for position, loop in zip(place.loop_positions, place.loops, strict=True):
         inside = [s for s in sites if s.place.position[: len(position)] == position]
         named = {
@@ -124,12 +122,38 @@ def _hands_on(sites: tuple[AccessSite, ...], write: AccessSite, axis: int) -> Po
             for index in each.access.indices
             for name in variables(index)
         }
-        around = any(len(lane) > len(position) for lane in lanes)
+        around = _in_lanes(write, axis, position) or (
+            _goes_over(write, axis, position)
+            and any(_in_lanes(s, axis, position) for s in inside if not s.relation.is_write)
+        )
         if loop.execution == "sequential" and around and loop.variable not in named:
             read = any(not each.relation.is_write for each in inside)
             shared = any(_is_part_of_a_program(each, axis, position) for each in inside)
             return position if read and not shared else None
     return None
+
+
+def _in_lanes(site: AccessSite, axis: int, loop: Position) -> bool:
+    """Tell whether parallel iterations inside a loop have cells of a row each."""
+    return _goes_over(site, axis, loop, "parallel")
+
+
+def _goes_over(
+    site: AccessSite,
+    axis: int,
+    loop: Position,
+    execution: Literal["sequential", "parallel"] | None = None,
+) -> bool:
+    """Tell whether a loop inside another one goes over the cells of a row, run as is said."""
+    if site.access.rank:
+        return False
+    place, own = site.place, set(variables(site.access.indices[axis]))
+    return any(
+        len(position) > len(loop)
+        and each.variable in own
+        and (execution is None or each.execution == execution)
+        for position, each in zip(place.loop_positions, place.loops, strict=True)
+    )
 
 
 def _is_part_of_a_program(site: AccessSite, axis: int, loop: Position) -> bool:

@@ -19,6 +19,9 @@ DRAWS = 3
 MOST_ROUNDING = 2.0**-6
 """The largest relative error that roundings in float32 are believed to make."""
 
+ROUNDING_TIMES = 16.0
+"""How many times what roundings at random make of a 0 a kernel may have made of it."""
+
 NEGLIGIBLE = 2.0**-100
 """What sums of numbers that float32 has no full precision for, below 2^-126, are below."""
 
@@ -42,8 +45,9 @@ def compared(
 ) -> OutputError:
     """Compare an output with the listing's.
 
-    A result that is 0 throughout is met exactly, infinities where they are. The error of the others
-    may be `LEAST_TOLERANCE` of the output's type, or twice that of the plain computation.
+    A result that is 0 throughout is met exactly, unless roundings keep it from being 0, and
+    infinities where they are. The error of the others may be `LEAST_TOLERANCE` of the output's
+    type, or twice that of the plain computation.
 
     Where few elements decide, as in a softmax of large scores, one plain error is a matter of luck:
     adding the same products from the other end may change it tenfold. So the plain computation is
@@ -96,7 +100,22 @@ def compared(
     if not problem and error > tolerance:
         asked &= ~negligible(found, exact)
         error, problem = relative_error(found, exact, asked)
+    if problem and nearby is not None and not np.any(exact[asked]):
+        # x - y is 0 where both are the same number, and no kernel works them out in the same way.
+        times = beside_roundings(found, nearby, asked)
+        if times <= ROUNDING_TIMES:
+            error, tolerance, problem = times, ROUNDING_TIMES, ""
     return OutputError(name, error, tolerance, int(np.count_nonzero(~asked)), problem)
+
+
+def beside_roundings(found: Values, nearby: Callable[[int], Values], asked: Values) -> float:
+    """Return how many times what is found of zeros is what roundings at random make of them."""
+    difference = norm(found[asked])
+    if not np.isfinite(difference):
+        return np.inf
+    others = (nearby(number)[asked] for number in range(DRAWS))
+    moved = max((norm(each[np.isfinite(each)]) for each in others), default=0.0)
+    return float(difference / moved) if moved else np.inf
 
 
 def negligible(found: Values, exact: Values) -> Values:

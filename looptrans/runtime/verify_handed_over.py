@@ -25,7 +25,7 @@ from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Binary, Call, Read, Reduce, Select, Value, walk_value
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import nodes, placed
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
@@ -77,7 +77,8 @@ class HandedOver:
         """Return which elements are no numbers because of what is saved in the listing itself.
 
         They are nan where that is nan, and perhaps infinite where it is too large for its type, or
-        an operand of a product is that in 16 bits.
+        an operand of a product is that in 16 bits. Where outputs have no elements they are nan with
+        what the listing never asks for, such as 0 / sqrt(E) for rows of no length.
         """
         if self._wrong is None:
             self._wrong = self._no_numbers()
@@ -94,7 +95,9 @@ class HandedOver:
                 program = with_rounded_operands(self.found.program, self.dtype)
                 return {n: _is_no_number(v) for n, v in self._gradients(program, kept).items()}
             overflows = any(kept[key] is not values for key, values in saved.items())
-            if not overflows and not any(np.isnan(values).any() for values in saved.values()):
+            asked = any(values.size for values in self.incoming.values())
+            undefined = any(np.isnan(values).any() for values in saved.values())
+            if asked and not overflows and not undefined:
                 return {}
             wrong = _is_no_number if overflows else np.isnan
             return {n: wrong(v) for n, v in self._gradients(self.found.program, kept).items()}
@@ -312,7 +315,7 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
     def change(part: Value) -> Value | None:
         match part:
             case Reduce("sum", generators, body):
-                made = by_operands(body, frozenset(g.variable for g in generators))
+                made = by_operands(body, frozenset(g.variable for g in generators), {})
                 return Reduce("sum", generators, made or replaced(body, pairs))
             case Binary("*", left, right) if is_input(left) and not is_input(right):
                 return Binary("*", left, Call(dtype, (replaced(right, change),)))
@@ -321,47 +324,88 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
             case _:
                 return None
 
-    def by_operands(body: Value, bound: frozenset[str]) -> Value | None:
+    def by_operands(
+        body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
+    ) -> Value | None:
         """Round the two operands of a product of more than two factors, `K * dO / (1 + exp(g))`."""
-        groups = _operands(body, bound)
-        if groups is None or not any(map(is_input, groups)) or all(map(is_input, groups)):
+        found = _operands(body, bound, within)
+        if found is None:
+            return None
+        *groups, outside = found
+        if not any(map(is_input, groups)) or all(map(is_input, groups)):
             return None
         one, other = (g if is_input(g) else Call(dtype, (replaced(g, change),)) for g in groups)
-        return Binary("*", one, other)
+        product = Binary("*", one, other)
+        return product if outside == ONE else Binary("*", product, replaced(outside, change))
+
+    around = {
+        place.label: frozenset(loop.variable for loop in place.loops) for place in placed(program)
+    }
+    scalars = {array.name for array in program.arrays if not array.rank}
+    within: dict[str, frozenset[str]] = {}
+    for node in nodes(program.body):
+        if isinstance(node, Assign):
+            for name in scalars & {target.array for target in node.targets}:
+                within[name] = within.get(name, frozenset()) | around[node.label]
 
     def rounded(node: Node) -> tuple[Node, ...]:
-        if isinstance(node, Assign):
-            node = replace(node, values=tuple(replaced(v, change) for v in node.values))
+        match node:
+            case Assign(_, (target,), (Binary("+", Read(read), term),)) if read == target:
+                bound = around[node.label] - set(free_variables(Read(target)))
+                made = by_operands(term, bound, within) or replaced(term, change)
+                node = replace(node, values=(Binary("+", Read(read), made),))
+            case Assign():
+                node = replace(node, values=tuple(replaced(v, change) for v in node.values))
         return (node,)
 
     return replace(program, body=rewritten(program.body, rounded))
 
 
-def _operands(body: Value, bound: frozenset[str]) -> tuple[Value, Value] | None:
+def _operands(
+    body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
+) -> tuple[Value, Value, Value] | None:
     """Return the two operands of a product, each of all factors that have its indices.
 
-    None where it is the product of two as it stands, or of more than two operands.
+    The third is what stands outside of the sum. None where it is the product of two as it stands,
+    or of more than two operands.
 
     Args:
         body: What is summed.
         bound: The variables that are summed over.
+        within: The loops that scalars are set in: each of their iterations has one.
     """
+
+    def indices(factor: Value) -> frozenset[str]:
+        reads = [part.access.array for part in walk_value(factor) if isinstance(part, Read)]
+        return frozenset(free_variables(factor)).union(*(within.get(n, ()) for n in reads))
+
     factors = list(_factors(body))
     if len(factors) < 3:
         return None
-    names = [frozenset(free_variables(factor)) - bound for factor, _ in factors]
-    widest = {each for each in names if not any(each < other for other in names)}
+    every = [indices(factor) for factor, _ in factors]
+    widest = _widest([each - bound for each in every])
+    summed = [bool(each & bound) for each in every]
+    if len(widest) != 2:
+        # What does not change in the sum is multiplied with it.
+        widest = _widest(
+            [each - bound for each, inside in zip(every, summed, strict=True) if inside]
+        )
+    else:
+        summed = [True for _ in factors]
     if len(widest) != 2:
         return None
-    first, second = sorted(widest, key=names.index)
-    found = []
-    for own in (first, second):
-        made: Value = ONE
-        for (factor, divides), mine in zip(factors, names, strict=True):
-            if mine <= own and not (own == second and mine <= first):
-                made = divide(made, factor) if divides else multiply(made, factor)
-        found.append(made)
-    return found[0], found[1]
+    first = widest[0]
+    found: list[Value] = [ONE, ONE, ONE]
+    for (factor, divides), all_, inside in zip(factors, every, summed, strict=True):
+        mine = all_ - bound
+        own = 2 if not inside else 0 if mine <= first else 1
+        found[own] = divide(found[own], factor) if divides else multiply(found[own], factor)
+    return found[0], found[1], found[2]
+
+
+def _widest(names: list[frozenset[str]]) -> list[frozenset[str]]:
+    """Return the sets that are part of no other, in order of appearance."""
+    return list(dict.fromkeys(each for each in names if not any(each < other for other in names)))
 
 
 def _factors(value: Value) -> Iterator[tuple[Value, bool]]:

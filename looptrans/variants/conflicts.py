@@ -127,8 +127,9 @@ def _pairs(options: Options) -> Iterator[tuple[str, str, str]]:
         yield "window_right", "", "that is causal=True"
     if o.alignment != "top_left" and not has_diagonal:
         yield "alignment", "", "no option asks which key a query is level with"
-    if o.prefix and not o.causal:
-        yield "prefix", "causal", "without a causal mask all keys are seen in any case"
+    if o.prefix and not o.causal and o.window_left is None and o.window_right is None:
+        reason = "without a causal mask or a window all keys are seen in any case"
+        yield "prefix", "causal", reason
     yield from _heads_and_batch(o)
     yield from _weights(o)
     yield from _pages(o)

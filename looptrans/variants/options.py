@@ -52,7 +52,7 @@ class Options:
         window_left: How many keys left of that one are seen; None for all.
         window_right: How many keys right of it; None for all.
         alignment: Whether the first queries and keys are level, or the last.
-        prefix: Shows the first prefix[b] keys whatever `causal` and `window_left` say.
+        prefix: Shows the first prefix[b] keys whatever `causal` and the windows say.
         documents: Hides keys of other documents: seen where doc_q[b, i] == doc_k[b, j].
         mask: The axes of a boolean array, as for `bias`: False hides a key.
         sinks: One more score for each head, sinks[h], which has a weight and no value.

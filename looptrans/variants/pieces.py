@@ -314,14 +314,13 @@ class Pieces:
         if options.window_left is not None and not options.prefix:
             left = value_text("window_left", options.window_left)
             first = f"max({first}, {axes.level} - {left})"
-        if options.prefix:
-            last = f"min({last}, max({self._prefix}, {axes.level} + 1))"
-        elif options.causal:
-            last = f"min({last}, {axes.level} + 1)"
-        elif options.window_right is not None:
-            right = options.window_right
+        right = 0 if options.causal else options.window_right
+        if right is not None:
             more = "window_right + 1" if right == GIVEN else str(int(right) + 1)
-            last = f"min({last}, {axes.level} + {more})"
+            end = f"{axes.level} + {more}"
+            if options.prefix:
+                end = f"max({self._prefix}, {end})"
+            last = f"min({last}, {end})"
         return first, last
 
     def _documents(self) -> None:
