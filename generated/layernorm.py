@@ -37,6 +37,9 @@
 #             for j in parallel(0, N):
 #                 Y[i, j] = (X[i, j] - mean) * r * w[j] + b[j]  # S7: no iteration needs another one
 #         return Y
+#
+# Notes:
+#   - two passes over j stay: the terms of t are not separable
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor

@@ -29,6 +29,10 @@
 #             for j in parallel(0, N):
 #                 Y[i, j] = X[i, j] * r * w[j]  # S4: no iteration needs another one
 #         return Y
+#
+# Notes:
+#   - two passes over j stay: S4 writes a value for each j from s, which is known only after the
+#     last one, through S3 → S4: a second pass is needed
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor

@@ -36,6 +36,10 @@
 #             for j in parallel(0, N):
 #                 Y[i, j] = exp(X[i, j] - m[i]) / l[i]  # S3: no iteration needs another one
 #         return Y
+#
+# Notes:
+#   - two passes over j stay: S3 writes a value for each j from m[i], which is known only after the
+#     last one, through S4 → S3: a second pass is needed
 
 # ruff: noqa: E741
 

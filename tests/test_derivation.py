@@ -14,6 +14,7 @@ from looptrans.derivation.made_one import made_one_by_text
 from looptrans.derivation.moves import made
 from looptrans.derivation.step import Derivation, Goal, NotDone
 from looptrans.derivation.work import loop_name
+from looptrans.emit.listing import emitted
 from looptrans.executor import RaceLog, execute
 from looptrans.frontend import parse
 from looptrans.ir.listing import listing
@@ -238,7 +239,12 @@ def test_a_second_pass_is_said_with_the_dependence_that_forces_it() -> None:
 
 def test_a_variance_around_a_running_mean_is_not_taken_for_separable() -> None:
     found = derived("layernorm")
-    assert any("not separable" in note for note in found.notes)
+    why = "wo passes over j stay: the terms of t are not separable"
+    assert any(why in note for note in found.notes)
+    # Whoever has kernels emitted is told as well.
+    kernels = emitted(spec("layernorm"))
+    assert any(why in note for note in kernels.blocks.notes)
+    assert f"#   - t{why}" in kernels.text
 
 
 def test_a_step_that_cannot_be_split_is_refuted() -> None:

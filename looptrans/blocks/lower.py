@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
@@ -182,19 +183,26 @@ class _Lowering:
             self.exact |= in_float32
             self.notes.clear()
             return self._run(groups)
+        last = self.derivation.last
         found = BlockProgram(
             self.derivation.program,
-            self.derivation.last,
+            last,
             tuple(kernel.with_float32(in_float32) for kernel in kernels),
             made,
             program.outputs,
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
-            tuple(dict.fromkeys((*self.notes, *notes_on_tests(self.derivation.last)))),
+            tuple(dict.fromkeys((*self._not_done(), *self.notes, *notes_on_tests(last)))),
             reached(program),
             below(program),
         )
-        return whole(found, self.slices, self.derivation.last.outputs)
+        return whole(found, self.slices, last.outputs)
+
+    def _not_done(self) -> Iterator[str]:
+        """Yield what the derivation did not do and why, as phrases."""
+        for note in self.derivation.notes:
+            word, _, rest = note.rstrip(".").partition(" ")
+            yield f"{word.lower() if word[1:].isalpha() else word} {rest}"
 
     def _name(self, group: list[tuple[int, Node]], taken: set[str]) -> str:
         """Return the name of one kernel of several: after the largest arrays that it writes."""

@@ -396,7 +396,9 @@ def _joined_passes(work: Work) -> int:
             tried.clear()
             continue
         if len(run) == 2:
-            work.note(reason)
+            over = run[0].partition("@")[0]
+            why = f"two passes over {over} stay: {reason.reason}"
+            work.note(NotDone(why, reason.decision))
 
 
 def _runs(work: Work) -> list[tuple[str, ...]]:
