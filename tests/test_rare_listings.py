@@ -642,3 +642,15 @@ def f(S: Float[Array, "R C"], V: Float[Array, "C D"]):
         assert main([*command, "--seed", str(seed), "--sizes", "R=1,C=1,D=1"]) == 0, (
             capsys.readouterr()
         )
+
+
+def test_what_is_left_of_rounded_operands_is_off_by_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One weight less another: a rounding of either may be much of what is left."""
+    assert main(["variant", "--differential", "--sinks"]) == 0
+    path = tmp_path / "f.py"
+    path.write_text(capsys.readouterr().out)
+    for seed in (0, 2, 3):
+        command = ["verify", str(path), "--dtype", "float16", "--seed", str(seed)]
+        assert main([*command, "--sizes", "B=1,H=1,M=1,E=1,N=1,D=1"]) == 0, capsys.readouterr()

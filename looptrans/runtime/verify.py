@@ -43,7 +43,7 @@ from looptrans.runtime.verify_call import (
     written_outside,
 )
 from looptrans.runtime.verify_errors import compared
-from looptrans.runtime.verify_handed_over import rounds_operands
+from looptrans.runtime.verify_handed_over import rounds_operands, run_rounded
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
 from looptrans.runtime.verify_memory import (
     ODD_LAYOUTS,
@@ -306,7 +306,12 @@ class _Session:
             result = run_nearby(self.reference, inputs, number)
             return once_rounded(result[name], element_type(self.program, name, dtype))
 
+        def rounded(name: str, number: int) -> Any:
+            result = run_rounded(self.reference, inputs, dtype, number)
+            return once_rounded(result[name], element_type(self.program, name, dtype))
+
         errors: list[OutputError] = []
+        is_rounded = dtype != "float32" and rounds_operands(self.program, dtype)
         for name in output_names(self.program):
             held = {**arguments, **outputs}[name]
             kept = str(element_type(self.program, name, dtype)).removeprefix("torch.")
@@ -320,7 +325,7 @@ class _Session:
                     always_plain=dtype != "float32",
                     empty=empty.get(name),
                     nearby=functools.partial(nearby, name),
-                    is_rounded=dtype != "float32" and rounds_operands(self.program, dtype),
+                    rounded=functools.partial(rounded, name) if is_rounded else None,
                 )
             )
         layout = "odd" if odd else "contiguous"

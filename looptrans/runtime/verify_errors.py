@@ -16,6 +16,9 @@ Values: TypeAlias = np.ndarray[Any, Any]
 LEAST_TOLERANCE = {"float32": 2e-6, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 DRAWS = 3
 """With how many roundings at random the plain computation is made."""
+ROUNDINGS = 8
+"""In how many ways operands of products are rounded, where those of one kernel decide."""
+
 MOST_ROUNDING = 2.0**-6
 """The largest relative error that roundings in float32 are believed to make."""
 
@@ -41,7 +44,7 @@ def compared(
     always_plain: bool,
     empty: Values | None = None,
     nearby: Callable[[int], Values] | None = None,
-    is_rounded: bool = False,
+    rounded: Callable[[int], Values] | None = None,
 ) -> OutputError:
     """Compare an output with the listing's.
 
@@ -66,8 +69,10 @@ def compared(
             that it shows in the report.
         empty: Elements that no iteration has a part in: they are met exactly.
         nearby: The plain computation with roundings of some number; see `verify_nearby`.
-        is_rounded: Whether operands of products are rounded to the output's type, as matrix
-            instructions want them: where one term decides, nothing evens that out.
+        rounded: Where operands of products are rounded to the output's type, as matrix instructions
+            want them: the plain computation with operands rounded in some way, that of a number.
+            Where one term decides, nothing evens that out, and where terms cancel, what is left is
+            off by more.
     """
     if found.shape != exact.shape:
         return OutputError(name, np.inf, 0.0, problem=f"the shape is {found.shape}")
@@ -94,8 +99,13 @@ def compared(
         own = max(own, relative_error(other, exact, finite)[0])
     if not problem and error > max(least, 2 * own) and nearby is not None:
         own = max(own, plain_nearby(lambda n: _filled(nearby(n), exact, empty), exact, asked))
-    if not problem and error > max(least, 2 * own) and is_rounded:
+    if not problem and error > max(least, 2 * own) and rounded is not None:
         own = max(own, least)
+        if error > 2 * own:
+            own = max(
+                own,
+                plain_nearby(lambda n: _filled(rounded(n), exact, empty), exact, asked, ROUNDINGS),
+            )
     tolerance = max(least, 2 * own) if np.any(exact[asked] != 0) else 0.0
     if not problem and error > tolerance:
         asked &= ~negligible(found, exact)
@@ -129,14 +139,16 @@ def negligible(found: Values, exact: Values) -> Values:
     return near
 
 
-def plain_nearby(nearby: Callable[[int], Values], exact: Values, asked: Values) -> float:
+def plain_nearby(
+    nearby: Callable[[int], Values], exact: Values, asked: Values, draws: int = DRAWS
+) -> float:
     """Return the largest error of the plain computation with roundings at random.
 
     One beyond `MOST_ROUNDING` does not count: another element was the largest, or another branch
     was taken.
     """
     own = 0.0
-    for number in range(DRAWS):
+    for number in range(draws):
         other = nearby(number)
         finite = asked & np.isfinite(exact) & np.isfinite(other)
         error = relative_error(other, exact, finite)[0]

@@ -42,7 +42,7 @@ from looptrans.runtime.verify_differences import (
 )
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_gradients import Expected, compared_gradient
-from looptrans.runtime.verify_handed_over import HandedOver, rounds_operands
+from looptrans.runtime.verify_handed_over import HandedOver, rounds_operands, run_rounded
 from looptrans.runtime.verify_inputs import InputKind
 from looptrans.runtime.verify_memory import Guarded, to_array, to_tensor
 from looptrans.runtime.verify_nearby import neighbours, roundings_of, run_nearby
@@ -195,6 +195,12 @@ class GradientRun:
             rounded_: Values = once_rounded(result[name], own)
             return rounded_
 
+        def rounded(number: int) -> Values:
+            result = run_rounded(self.context.reference.reference, self.inputs, self.dtype, number)
+            rounded_: Values = once_rounded(result[name], own)
+            return rounded_
+
+        is_rounded = own != torch.float32 and rounds_operands(self.found.listing, self.dtype)
         return compared(
             name,
             to_array(tensor),
@@ -204,7 +210,7 @@ class GradientRun:
             always_plain=False,
             empty=empty,
             nearby=nearby,
-            is_rounded=own != torch.float32 and rounds_operands(self.found.listing, self.dtype),
+            rounded=rounded if is_rounded else None,
         )
 
     def _incoming(self, exact: Outputs) -> dict[str, torch.Tensor]:

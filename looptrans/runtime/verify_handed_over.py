@@ -24,12 +24,12 @@ from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Binary, Call, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import Binary, Call, Const, Read, Reduce, Select, Value, walk_value
 from looptrans.ir.walk import nodes, placed
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
-from looptrans.runtime.verify_errors import DRAWS, compared, too_large
+from looptrans.runtime.verify_errors import DRAWS, ROUNDINGS, compared, too_large
 from looptrans.runtime.verify_memory import to_array
 from looptrans.runtime.verify_nearby import run_nearby
 
@@ -279,7 +279,21 @@ def rounds_operands(program: Program, dtype: str) -> bool:
     return False
 
 
-def with_rounded_operands(program: Program, dtype: str) -> Program:
+def run_rounded(reference: Reference, inputs: Inputs, dtype: str, number: int) -> Outputs:
+    """Execute a listing in float32 with operands of products rounded, as `with_rounded_operands`.
+
+    Args:
+        reference: The listing.
+        inputs: What it starts from.
+        dtype: The type of its inputs that have none of their own.
+        number: What operands are multiplied with before they are rounded, and divided by after: a
+            kernel may round weights before they are divided by their sum.
+    """
+    program = with_rounded_operands(reference.program, dtype, 1.0 + number / ROUNDINGS)
+    return reference_of(program).run(inputs, "float32")
+
+
+def with_rounded_operands(program: Program, dtype: str, scale: float = 1.0) -> Program:
     """Return a listing in which what is multiplied with an input is rounded to its type before.
 
     In sums of products of two values that are no inputs both are, to a pair of bfloat16: see
@@ -288,6 +302,7 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
     Args:
         program: The listing.
         dtype: The type of its inputs that have none of their own.
+        scale: What operands are multiplied with where they are rounded.
     """
     inputs = {
         array.name
@@ -302,6 +317,12 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
     def is_made(value: Value) -> bool:
         reads = [part for part in walk_value(value) if isinstance(part, Read)]
         return not is_input(value) and any(read.access.subscripts for read in reads)
+
+    def operand(value: Value) -> Value:
+        if scale == 1.0:
+            return Call(dtype, (value,))
+        larger = Call(dtype, (Binary("*", value, Const(scale)),))
+        return Binary("/", larger, Const(scale))
 
     def pairs(part: Value) -> Value | None:
         match part:
@@ -318,9 +339,9 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
                 made = by_operands(body, frozenset(g.variable for g in generators), {})
                 return Reduce("sum", generators, made or replaced(body, pairs))
             case Binary("*", left, right) if is_input(left) and not is_input(right):
-                return Binary("*", left, Call(dtype, (replaced(right, change),)))
+                return Binary("*", left, operand(replaced(right, change)))
             case Binary("*", left, right) if is_input(right) and not is_input(left):
-                return Binary("*", Call(dtype, (replaced(left, change),)), right)
+                return Binary("*", operand(replaced(left, change)), right)
             case _:
                 return None
 
@@ -334,7 +355,7 @@ def with_rounded_operands(program: Program, dtype: str) -> Program:
         *groups, outside = found
         if not any(map(is_input, groups)) or all(map(is_input, groups)):
             return None
-        one, other = (g if is_input(g) else Call(dtype, (replaced(g, change),)) for g in groups)
+        one, other = (g if is_input(g) else operand(replaced(g, change)) for g in groups)
         product = Binary("*", one, other)
         return product if outside == ONE else Binary("*", product, replaced(outside, change))
 
