@@ -347,32 +347,8 @@ class _Writer:
 
     def _block(self, op: TileLoop | ElementLoop | Branch | RowBlock, depth: int) -> list[str]:
         match op:
-            case TileLoop(dim, start, stop, _, body, note, pause):
-                block = self.expr.block(dim.block or "")
-                first = self.expr.first(dim)
-                left_out = None if pause is None else Binary("-", pause[1], pause[0])
-                stop = stop if left_out is None else Binary("-", stop, left_out)
-                ends = [self.expr.show(start), self.expr.show(stop)]
-                lines = heading(self._sentence(note), depth) if note else []
-                is_counted = counts_wide(op)
-                if is_counted:
-                    ends = [e if e.isdigit() else f"tl.cast({e}, tl.int64)" for e in ends]
-                    self.expr.counted.add(dim)
-                name = first if pause is None and not is_counted else self.expr.count(dim)
-                lines += statement(f"for {name} in range({', '.join(ends)}, {block}):", depth)
-                begin = name
-                if pause is not None and left_out is not None:
-                    gap = self.expr.show(left_out)
-                    begin = f"{name} + tl.where({name} < {self.expr.show(pause[0])}, 0, {gap})"
-                if is_counted:
-                    begin = f"tl.cast({begin}, {self.expr.index_type()})"
-                if begin != first:
-                    note = COUNTED if is_counted else ""
-                    lines += statement(f"{first} = {begin}", depth + 1, note)
-                lines += self._tile(op, depth + 1)
-                lines += self._ops(body, depth + 1)
-                self.expr.counted.discard(dim)
-                return lines
+            case TileLoop():
+                return self._tile_loop(op, depth)
             case ElementLoop(dim, start, stop, body, reason):
                 low = self.expr.show(start)
                 if _is_index(dim, body):
@@ -396,6 +372,34 @@ class _Writer:
                 first = self.expr.first(dim)
                 lines += statement(f"if {first} < {self.expr.show(stop)}:", depth)
                 return lines + self._ops(body, depth + 1)
+
+    def _tile_loop(self, loop: TileLoop, depth: int) -> list[str]:
+        dim, stop, pause = loop.dim, loop.stop, loop.pause
+        left_out = Number(0) if pause is None else Binary("-", pause[1], pause[0])
+        if pause is not None:
+            stop = Binary("-", stop, left_out)
+        ends = [self.expr.show(loop.start), self.expr.show(stop)]
+        is_counted = counts_wide(loop)
+        if is_counted:
+            ends = [e if e.isdigit() else f"tl.cast({e}, tl.int64)" for e in ends]
+            self.expr.counted.add(dim)
+        first = self.expr.first(dim)
+        name = self.expr.count(dim) if is_counted or pause is not None else first
+        lines = heading(self._sentence(loop.note), depth) if loop.note else []
+        block = self.expr.block(dim.block or "")
+        lines += statement(f"for {name} in range({', '.join(ends)}, {block}):", depth)
+        begin = name
+        if pause is not None:
+            before = f"{name} < {self.expr.show(pause[0])}"
+            begin = f"{name} + tl.where({before}, 0, {self.expr.show(left_out)})"
+        if is_counted:
+            begin = f"tl.cast({begin}, {self.expr.index_type()})"
+        if begin != first:
+            lines += statement(f"{first} = {begin}", depth + 1, COUNTED if is_counted else "")
+        lines += self._tile(loop, depth + 1)
+        lines += self._ops(loop.body, depth + 1)
+        self.expr.counted.discard(dim)
+        return lines
 
     def _tile(self, loop: TileLoop, depth: int) -> list[str]:
         """Return what is worked out of the first iteration of a block, where it is mentioned."""
