@@ -88,7 +88,7 @@ class Mentions:
         return self.scope.name("last", dim.name, wanted=f"{dim.name}_last")
 
     def count(self, dim: Dim) -> str:
-        """Return the identifier of what a loop counts with, where that has its own width."""
+        """Return the identifier of what a loop counts with, where a block begins elsewhere."""
         return self.scope.name("count", dim.name, wanted=f"{dim.name}_from")
 
     def first_block(self, found: FirstBlock) -> str:
