@@ -102,10 +102,12 @@ def test_what_is_plain(loops: str, read: str, extent: int, inside: bool) -> None
         "(x[0] if a[i + 1] == 0 else 0.0)",
         "sum(x[0] for k in range(3) if a[i + k] == 0)",
         "x[0] * a[i + 1]",
+        "u[a[i + 1]]",
     ],
 )
 def test_integers_that_are_not_there(value: str) -> None:
-    text = 'def f(x: Float[Array, "K"], a: Int[Array, "N"]):\n    y = zeros((N,))\n'
+    """Also where nobody knows how long the array is that they are subscripts of."""
+    text = 'def f(x: Float[Array, "K"], a: Int[Array, "N"], u):\n    y = zeros((N,))\n'
     text += f"    for i in range(N):\n        y[i] = {value}\n    return y\n"
     values = {"a": np.zeros(8, np.int64)}
     shapes: Shapes = {"x": (3,), "y": (8,), "a": (8,)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from typing import TypeAlias
 
 from looptrans.executor.contracts import Integers
@@ -134,12 +134,12 @@ class _Spans:
                     self.go_through(value)
 
     def are_below(self, subscripts: tuple[Subscript, ...], shape: Shape) -> bool:
-        """Tell whether subscripts are inside a shape."""
-        for subscript, extent in zip(subscripts, shape, strict=False):
-            if isinstance(subscript, Whole) or extent is None:
+        """Tell whether subscripts are inside a shape, and what they read is there in any case."""
+        for subscript, extent in zip_longest(subscripts, shape[: len(subscripts)]):
+            if isinstance(subscript, Whole):
                 continue
             least, greatest = self.of(subscript)
-            if least < 0 or greatest >= extent:
+            if extent is not None and (least < 0 or greatest >= extent):
                 return False
         return True
 
