@@ -41,7 +41,7 @@ POWERS = """
 def f(a: Float[Array, "M E"], b: Float[Array, "N E"], c: Float[Array, "N D"]{more}):
     r = zeros((M, D))
     for i in range(M):
-        for j in range({last}):
+        for j in range({first}, {last}):
             s = sum(a[i, e] * b[j, e] for e in range(E))
             for d in range(D):
                 r[i, d] = r[i, d] + {weight} * c[{row}, d]{after}
@@ -50,7 +50,7 @@ def f(a: Float[Array, "M E"], b: Float[Array, "N E"], c: Float[Array, "N D"]{mor
 
 
 def powers(**parts: str) -> str:
-    usual = {"more": "", "last": "N", "weight": "s * s", "row": "j", "after": ""}
+    usual = {"more": "", "first": "0", "last": "N", "weight": "s * s", "row": "j", "after": ""}
     return POWERS.format(**{**usual, **parts})
 
 
@@ -291,11 +291,22 @@ def test_what_is_not_late(name: str, parts: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "columns"), [("N", 53), ("min(N, i + 1)", 53), ("N", 0), ("min(N, i + 1)", 20)]
+    ("first", "last", "columns"),
+    [
+        ("0", "N", 53),
+        ("0", "min(N, i + 1)", 53),
+        ("0", "N", 0),
+        ("0", "min(N, i + 1)", 20),
+        ("max(0, i - 30)", "min(N, i + 10)", 53),
+    ],
 )
-def test_the_late_form_gives_the_same_bits(last: str, columns: int, tmp_path: Path) -> None:
-    sizes = {"M": 37, "N": columns, "E": 16, "D": 24}
-    module = module_of(emitted(program(powers(last=last))).text, f"late_{tmp_path.name}", tmp_path)
+def test_the_late_form_gives_the_same_bits(
+    first: str, last: str, columns: int, tmp_path: Path
+) -> None:
+    sizes = {"M": 57, "N": columns, "E": 16, "D": 24}
+    text = emitted(program(powers(first=first, last=last))).text
+    assert ("or have ended" in text) == (first != "0")  # one loop for both ends, in both forms
+    module = module_of(text, f"late_{tmp_path.name}", tmp_path)
     torch.manual_seed(0)
     shapes = (("M", "E"), ("N", "E"), ("N", "D"))
     for dtype in (torch.float32, torch.float16):
@@ -309,8 +320,10 @@ def test_the_late_form_gives_the_same_bits(last: str, columns: int, tmp_path: Pa
         assert torch.equal(module.f(*arguments), plain)
         assert plain.isfinite().all()
     a, b, c = (each.double() for each in arguments)
-    seen = torch.ones(37, columns, dtype=torch.bool)
-    scores = torch.where(seen if last == "N" else seen.tril(), (a @ b.T) ** 2, 0.0)
+    seen = torch.ones(57, columns, dtype=torch.bool)
+    if last != "N":
+        seen = seen.tril(9).triu(-30) if first != "0" else seen.tril()
+    scores = torch.where(seen, (a @ b.T) ** 2, 0.0)
     assert torch.allclose(plain.double(), scores @ c, rtol=1e-2, atol=1e-2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.described import (
     DESCRIBED,
@@ -163,8 +163,10 @@ class _Writer:
         self.expr = Expressions(self.kernel)
         if self.is_role:
             self.expr.scope.name("word", "program", wanted="program")
-        both = late_body(self.kernel) if has_late(self.kernel) else None
-        self.text_body = both_ends(loaded_behind(self.kernel.body if both is None else both))
+        body = both_ends(self.kernel.body)
+        if has_late(self.kernel):
+            body = late_body(replace(self.kernel, body=body)) or body
+        self.text_body = loaded_behind(body)
         self.ops = tuple(ops_in(self.text_body))
         self.counts = Counter(op.name for op in self.ops if isinstance(op, Let))
         nodes = (node for op in self.ops for expr in exprs_of(op) for node in walk(expr))
