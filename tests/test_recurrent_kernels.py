@@ -428,3 +428,11 @@ def test_cells_of_chunks_that_overlap_are_not_of_one_iteration() -> None:
     lower(derive(program(CHUNKS), "fold"))
     with pytest.raises(NotLowered, match="the value would have to wait in memory"):
         lower(derive(program(CHUNKS.replace("y[t * 4 + i]", "y[t * 3 + i]")), "fold"))
+
+
+def test_so_it_is_with_chunks_of_any_length() -> None:
+    text = CHUNKS.replace("4", "C")
+    lower(derive(program(text), "fold"))
+    for other in ("range(C + 1)", "range(-1, C)", "range(2 * C)"):
+        with pytest.raises(NotLowered, match="the value would have to wait in memory"):
+            lower(derive(program(text.replace("i in range(C)", f"i in {other}")), "fold"))

@@ -60,9 +60,10 @@ have gradients too. In float32 the error may be 5e-6, or three times that of aut
 16 bits three times that of autograd in float32 on the same inputs, rounded once, or one rounding.
 Added to it is what no backward kernel can help: how far the gradients move because what the forward
 saves is rounded to the type it is kept in. A gradient whose terms cancel is measured against its
-terms, one to which no output leads is exactly 0, and where max is decided between equal numbers any
-subgradient will do. Incoming gradients have odd strides with the inputs that are ten times as
-large, and are expanded (stride 0) with those that rise. Each gradient is also asked for alone.
+terms, one to which no output leads is exactly 0 (one times the difference of equal numbers, but for
+what such roundings make of that), and where max is decided between equal numbers any subgradient
+will do. Incoming gradients have odd strides with the inputs that are ten times as large, and are
+expanded (stride 0) with those that rise. Each gradient is also asked for alone.
 
 --pass both does one after the other. A listing without a backward pass is refused by `backward`
 with the reason; `both` verifies the forward kernels, and reports the reason beside them. The exit

@@ -102,6 +102,7 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     autograd has their difference from one rounding.
 
     An element that no path leads to is exactly 0: rows that are masked throughout have such ones.
+    One that only a factor of 0 leads to is 0 but for what roundings make of that factor.
     Elements for which there are several subgradients are not compared, and counted; so are those
     that are nan because something saved is nan in the listing itself, such as the mean of nothing,
     or no numbers because something saved, or an operand of a product, is too large for its type.
