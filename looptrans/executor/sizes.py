@@ -144,7 +144,7 @@ class Sizes:
         self, names: list[str], contracts: list[Contract], extents: list[Extent]
     ) -> list[list[str]]:
         """Return the sizes that are to be found together: what is asked of one is of another."""
-        asked = [names_in(contract) for contract in contracts]
+        asked = [_names_in(contract) for contract in contracts]
         asked += [parameters(extent.declared) for extent in extents]
         asked += [parameters(quotient) for quotient in whole_quotients(self.program)]
         for array in self.program.arrays:
@@ -242,7 +242,7 @@ class Sizes:
         return True
 
 
-def names_in(contract: Contract) -> tuple[str, ...]:
+def _names_in(contract: Contract) -> tuple[str, ...]:
     """Return the parameters that a contract is about, in order of first appearance."""
     found = compared(contract.condition)
     for generator in contract.generators:
@@ -252,4 +252,4 @@ def names_in(contract: Contract) -> tuple[str, ...]:
 
 
 def _mentions(contract: Contract, names: list[str]) -> bool:
-    return not set(names).isdisjoint(names_in(contract))
+    return not set(names).isdisjoint(_names_in(contract))
