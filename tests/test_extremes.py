@@ -602,9 +602,13 @@ def hard(q: Float[Array, "M E"], k: Float[Array, "N E"], v: Float[Array, "N"]):
 
 
 def test_sums_that_are_tested_when_they_are_worked_out_again_have_a_note() -> None:
-    (note,) = emitted(program(HARD)).blocks.notes
-    assert "tests a sum that is worked out again against m" in note
+    what = "tests a sum that is worked out again against m"
+
+    def noted(text: str) -> bool:
+        return any(what in note for note in emitted(program(text)).blocks.notes)
+
+    assert noted(HARD)
     stored = HARD.replace("if t == m:", "if kept[i, j] == m:").replace("return O", "return O, kept")
-    assert not emitted(program(stored)).blocks.notes
+    assert not noted(stored)
     alone = HARD.replace("if t == m:", "if t >= 0.5:")
-    assert not emitted(program(alone)).blocks.notes
+    assert not noted(alone)
