@@ -39,7 +39,7 @@
 #         return Y
 #
 # Notes:
-#   - two passes over j stay: the terms of t are not separable
+#   - Two passes over j stay: the terms of t are not separable
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor

@@ -133,8 +133,8 @@
 #         return dX, dw, db, deps
 #
 # Notes:
-#   - two passes over j stay: the terms of t are not separable
-#   - two passes over j stay: S6 writes a value for each j from dr[i], which is known only after the
+#   - Two passes over j stay: the terms of t are not separable
+#   - Two passes over j stay: S6 writes a value for each j from dr[i], which is known only after the
 #     last one, through S3 → S6: a second pass is needed
 
 import itertools
@@ -936,7 +936,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op(_free("layernorm_forward_c494eb2e"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_forward_f3c98ea2"), mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -955,7 +955,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("layernorm_backward_c494eb2e"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_backward_f3c98ea2"), mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

@@ -31,7 +31,7 @@
 #         return Y
 #
 # Notes:
-#   - two passes over j stay: S4 writes a value for each j from s, which is known only after the
+#   - Two passes over j stay: S4 writes a value for each j from s, which is known only after the
 #     last one, through S3 → S4: a second pass is needed
 
 import itertools

@@ -96,9 +96,9 @@
 #         return dX, dw, deps
 #
 # Notes:
-#   - two passes over j stay: S4 writes a value for each j from s, which is known only after the
+#   - Two passes over j stay: S4 writes a value for each j from s, which is known only after the
 #     last one, through S3 → S4: a second pass is needed
-#   - two passes over j stay: S3 writes a value for each j from dr[i], which is known only after the
+#   - Two passes over j stay: S3 writes a value for each j from dr[i], which is known only after the
 #     last one, through S2 → S3: a second pass is needed
 
 import itertools
@@ -827,7 +827,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op(_free("rmsnorm_forward_b416cc05"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_forward_42223b5a"), mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -844,7 +844,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("rmsnorm_backward_b416cc05"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_backward_42223b5a"), mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

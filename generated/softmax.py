@@ -38,7 +38,7 @@
 #         return Y
 #
 # Notes:
-#   - two passes over j stay: S3 writes a value for each j from m[i], which is known only after the
+#   - Two passes over j stay: S3 writes a value for each j from m[i], which is known only after the
 #     last one, through S4 → S3: a second pass is needed
 
 # ruff: noqa: E741

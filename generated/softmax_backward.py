@@ -75,9 +75,9 @@
 #         return dX
 #
 # Notes:
-#   - two passes over j stay: S3 writes a value for each j from m[i], which is known only after the
+#   - Two passes over j stay: S3 writes a value for each j from m[i], which is known only after the
 #     last one, through S4 → S3: a second pass is needed
-#   - two passes over j stay: S2 writes a value for each j from dl_sum[i], which is known only after
+#   - Two passes over j stay: S2 writes a value for each j from dl_sum[i], which is known only after
 #     the last one, through S1 → S2: a second pass is needed
 
 # ruff: noqa: E741
@@ -547,7 +547,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_forward_327015c7"), mutates_args=())
+@torch.library.custom_op(_free("softmax_forward_316b76e9"), mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -559,7 +559,7 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op(_free("softmax_backward_327015c7"), mutates_args=())
+@torch.library.custom_op(_free("softmax_backward_316b76e9"), mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

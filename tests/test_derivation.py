@@ -239,12 +239,12 @@ def test_a_second_pass_is_said_with_the_dependence_that_forces_it() -> None:
 
 def test_a_variance_around_a_running_mean_is_not_taken_for_separable() -> None:
     found = derived("layernorm")
-    why = "wo passes over j stay: the terms of t are not separable"
+    why = "Two passes over j stay: the terms of t are not separable"
     assert any(why in note for note in found.notes)
     # Whoever has kernels emitted is told as well.
     kernels = emitted(spec("layernorm"))
     assert any(why in note for note in kernels.blocks.notes)
-    assert f"#   - t{why}" in kernels.text
+    assert f"#   - {why}" in kernels.text
 
 
 def test_a_step_that_cannot_be_split_is_refuted() -> None:

@@ -222,8 +222,7 @@ def _through_time(
 def _simplified(found: Backward, program: Program, seen: Simpler | Summed) -> Backward:
     """Return the backward pass of a listing, from that of one that means the same."""
     forward = program if found.forward is found.listing else found.forward
-    shown = (seen.certificate,) if isinstance(seen, Summed) else seen.certificates
-    step = Step(seen.text, shown)
+    step = Step(seen.text, seen.certificates)
     return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 

@@ -40,11 +40,11 @@ class Summed:
         return f"add to {listed(self.names)} once in each iteration"
 
     @property
-    def certificate(self) -> Certificate:
+    def certificates(self) -> tuple[Certificate, ...]:
         """What shows that the two mean the same."""
         law = "to add terms one after the other is to add their sum"
         reason = "nothing looks at a cell while a loop adds to it"
-        return Certificate("algebra", law, "legal", reason)
+        return (Certificate("algebra", law, "legal", reason),)
 
 
 def with_steps_summed(program: Program) -> Summed | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
@@ -184,6 +183,7 @@ class _Lowering:
             self.notes.clear()
             return self._run(groups)
         last = self.derivation.last
+        not_done = (note.removesuffix(".") for note in self.derivation.notes)
         found = BlockProgram(
             self.derivation.program,
             last,
@@ -192,17 +192,11 @@ class _Lowering:
             program.outputs,
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
-            tuple(dict.fromkeys((*self._not_done(), *self.notes, *notes_on_tests(last)))),
+            tuple(dict.fromkeys((*not_done, *self.notes, *notes_on_tests(last)))),
             reached(program),
             below(program),
         )
         return whole(found, self.slices, last.outputs)
-
-    def _not_done(self) -> Iterator[str]:
-        """Yield what the derivation did not do and why, as phrases."""
-        for note in self.derivation.notes:
-            word, _, rest = note.rstrip(".").partition(" ")
-            yield f"{word.lower() if word[1:].isalpha() else word} {rest}"
 
     def _name(self, group: list[tuple[int, Node]], taken: set[str]) -> str:
         """Return the name of one kernel of several: after the largest arrays that it writes."""

@@ -20,17 +20,7 @@ from dataclasses import replace
 
 from looptrans.blocks.arithmetic import mentions
 from looptrans.blocks.expr import Binary, Call, Dot, Name, walk
-from looptrans.blocks.ops import (
-    Branch,
-    ElementLoop,
-    Let,
-    Op,
-    RowBlock,
-    Store,
-    TileLoop,
-    exprs_of,
-    ops_in,
-)
+from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
 
 _NOTE = "some rows have not begun, or have ended"
 
@@ -72,56 +62,40 @@ def _one(ops: list[Op], later: frozenset[str]) -> list[Op] | None:
             TileLoop(same, begun, full, "full", inner) as middle,
             TileLoop(last, behind, stop, "boundary", other) as ending,
         ] if dim == same == last and behind == full and until == Call("min", (begun, stop)):
-            if _unlabelled(body) != _unlabelled(other) or not _are_sums((body, inner), later):
+            lets, fuller, others = _lets(body), _lets(inner), _lets(other)
+            if lets is None or fuller is None or others is None:
                 return None
-            named = max(other, body, key=_labels)
+            if _unlabelled(lets) != _unlabelled(others) or not _are_sums((lets, fuller), later):
+                return None
+            named = max(others, lets, key=lambda each: sum(len(let.labels) for let in each))
             pause = (begun, full)
             return [middle, replace(ending, start=start, body=named, pause=pause, note=_NOTE)]
         case _:
             return None
 
 
-def _unlabelled(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+def _lets(ops: tuple[Op, ...]) -> tuple[Let, ...] | None:
+    """Return operations that do no more than set names, else None."""
+    lets = tuple(op for op in ops if isinstance(op, Let))
+    return lets if len(lets) == len(ops) else None
+
+
+def _unlabelled(lets: tuple[Let, ...]) -> tuple[Let, ...]:
     """Return operations without what they tell the reader."""
-    found: list[Op] = []
-    for op in ops:
-        match op:
-            case Let() | Store():
-                found.append(replace(op, labels=(), note=""))
-            case TileLoop() | ElementLoop() | RowBlock():
-                found.append(replace(op, body=_unlabelled(op.body)))
-            case Branch():
-                parts = _unlabelled(op.body), _unlabelled(op.otherwise)
-                found.append(replace(op, body=parts[0], otherwise=parts[1]))
-    return tuple(found)
+    return tuple(replace(let, labels=(), note="") for let in lets)
 
 
-def _labels(ops: tuple[Op, ...]) -> int:
-    return sum(len(op.labels) for op in ops_in(ops) if isinstance(op, Let | Store))
-
-
-def _are_sums(bodies: tuple[tuple[Op, ...], ...], later: frozenset[str]) -> bool:
+def _are_sums(bodies: tuple[tuple[Let, ...], ...], later: frozenset[str]) -> bool:
     """Tell whether all that an iteration hands to others, and to what follows, are sums."""
     handed = later.union(*map(_exposed, bodies))
-    return all(
-        isinstance(op, Let) and (op.name not in handed or _is_added(op, body, op.name))
-        for body in bodies
-        for op in ops_in(body)
-    )
+    return all(let.name not in handed or _is_added(let, body) for body in bodies for let in body)
 
 
-def _is_added(let: Let, body: tuple[Op, ...], name: str) -> bool:
+def _is_added(let: Let, body: tuple[Let, ...]) -> bool:
     """Tell whether an iteration adds to a name, and neither looks at it nor sets it besides."""
-    if not any(op is let for op in body):
-        return False
-    if any(
-        op is not let
-        and (
-            (isinstance(op, Let) and op.name == name)
-            or any(mentions(e, name) for e in exprs_of(op))
-        )
-        for op in ops_in(body)
-    ):
+    name = let.name
+    others = [other for other in body if other is not let]
+    if any(other.name == name or mentions(other.value, name) for other in others):
         return False
     match let.value:
         case Dot(accumulator=Name(first)) if first == name:

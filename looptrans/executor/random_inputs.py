@@ -125,16 +125,17 @@ class _Maker:
         return {array.name: self._shape(array.name, boxes) for array in wanted}
 
     def _boxes(self, integers: Mapping[str, Integers]) -> Boxes:
-        found = Boxes(self.sizes, {**self._given_integers(), **integers})
+        found = Boxes(self.sizes, self._with_given(integers))
         found.run(self.program)
         return found
 
-    def _given_integers(self) -> dict[str, Integers]:
-        return {
+    def _with_given(self, integers: Mapping[str, Integers]) -> dict[str, Integers]:
+        given = {
             name: values
             for name, values in self.given.items()
             if self.program.array(name).element == "int"
         }
+        return {**given, **integers}
 
     def _shape(self, name: str, boxes: Mapping[str, list[int]]) -> Shape:
         whole = self._whole()
@@ -192,7 +193,7 @@ class _Maker:
         free = frozenset(array.name for array in wanted)
         for attempt, scale in enumerate(SCALES):
             found = self._drawn(wanted, attempt, scale)
-            everything = {**self._given_integers(), **found}
+            everything = self._with_given(found)
             rng = np.random.default_rng([self.seed, 3, attempt])
             try:
                 repair(self.program, self.sizes, everything, free, rng)
@@ -318,8 +319,7 @@ class _Maker:
                 if values.size and (values.min() < low or values.max() >= high):
                     return False
         known = {**self.known, **{name: values.shape for name, values in found.items()}}
-        everything = {**self._given_integers(), **found}
-        if stays_inside(self.program, self.sizes, everything, known):
+        if stays_inside(self.program, self.sizes, self._with_given(found), known):
             return True
         for name, box in self._boxes(found).extents.items():
             for touched, extent in zip(box, known.get(name, ()), strict=False):

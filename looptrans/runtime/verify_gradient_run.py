@@ -183,22 +183,20 @@ class GradientRun:
     ) -> OutputError:
         own = element_type(self.found.listing, name, self.dtype)
 
-        run = self.context.reference.reference.run
+        reference = self.context.reference.reference
+
+        def kept(result: Outputs) -> Values:
+            rounded_: Values = once_rounded(result[name], own)
+            return rounded_
 
         def plain(backwards: bool) -> Values:
-            result = run(self.inputs, "float32", backwards=backwards)
-            rounded_: Values = once_rounded(result[name], own)
-            return rounded_
+            return kept(reference.run(self.inputs, "float32", backwards=backwards))
 
         def nearby(number: int) -> Values:
-            result = run_nearby(self.context.reference.reference, self.inputs, number)
-            rounded_: Values = once_rounded(result[name], own)
-            return rounded_
+            return kept(run_nearby(reference, self.inputs, number))
 
         def rounded(number: int) -> Values:
-            result = run_rounded(self.context.reference.reference, self.inputs, self.dtype, number)
-            rounded_: Values = once_rounded(result[name], own)
-            return rounded_
+            return kept(run_rounded(reference, self.inputs, self.dtype, number))
 
         is_rounded = own != torch.float32 and rounds_operands(self.found.listing, self.dtype)
         return compared(
