@@ -64,6 +64,7 @@ from looptrans.runtime.verify_backward import (  # noqa: E402
     verify_gradients,
     verify_pass,
 )
+from looptrans.runtime.verify_divided import asked_for  # noqa: E402
 from looptrans.runtime.verify_gradients import Expected, compared_gradient  # noqa: E402
 from looptrans.runtime.verify_handed_over import HandedOver, with_rounded_operands  # noqa: E402
 
@@ -834,6 +835,44 @@ def same_width(Q: Float[Array, "M E"], K: Float[Array, "N E"], b: Float[Array, "
     file.write_text(text)
     sizes = ["--sizes", "M=3,N=4,E=0", "--dtype", "float32"]
     assert main(["verify", str(file), "--pass", "backward", *sizes]) == 0
+
+
+DROPPED = """
+def dropped(
+    Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N"], keep: Bool[Array, "M N"]
+):
+    O = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(E)) * SCALE)
+        l = 0.0
+        for j in range(N):
+            l += exp(sum(Q[i, e] * K[j, e] for e in range(E)) * SCALE - m)
+        for j in range(N):
+            w = exp(sum(Q[i, e] * K[j, e] for e in range(E)) * SCALE - m) / l
+            O[i] += (w if keep[i, j] else 0.0) * V[j]
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "undefined"),
+    [("(1.0 / sqrt(E))", True), ("(1.0 / sqrt(E) if E > 0 else 1.0)", False)],
+)
+def test_no_number_is_asked_for_where_sizes_divide_by_zero(
+    tmp_path: Path, scale: str, *, undefined: bool
+) -> None:
+    """A row of which nothing is kept has weights that are nan: it is 0 in the listing, 0 / nan."""
+    file = tmp_path / "listing.py"
+    file.write_text(DROPPED.replace("SCALE", scale))
+    arguments = ["verify", str(file), "--pass", "both", "--sizes", "M=9,N=1,E=0"]
+    assert main(arguments) == 0
+    program = program_of(file.read_text())
+    exact, found = np.zeros(3), np.array([0.0, np.nan, 1.0])
+    asked = asked_for(program, {"M": 3, "N": 1, "E": 0}, exact, found)
+    assert np.isnan(asked).tolist() == [False, undefined, False]
+    assert not np.isnan(asked_for(program, {"M": 3, "N": 1, "E": 2}, exact, found)).any()
 
 
 def test_a_gradient_of_0_is_no_number_where_a_factor_overflows(tmp_path: Path) -> None:

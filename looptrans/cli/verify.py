@@ -38,7 +38,8 @@ the listing may be added in either order, and its inputs and operations be off b
 few elements decide, the error of one is luck.) A result that is 0 throughout is met exactly, but
 for what such roundings make of it; infinities stand where they should, and where the listing's own
 execution is nan nothing is asked, except that a row that is masked throughout gives what no
-iterations give.
+iterations give. At sizes that make it divide by zero, as 1 / sqrt(E) does where E is 0, kernels may
+give nan for any number.
 
 Outputs are poisoned before, so that what nobody writes shows; every tensor lies between guard zones
 that must stay what they were, as must inputs that the listing does not write. Inputs are normal,

@@ -42,6 +42,7 @@ from looptrans.runtime.verify_call import (
     value_of,
     written_outside,
 )
+from looptrans.runtime.verify_divided import asked_for
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_handed_over import rounds_operands, run_rounded
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
@@ -315,11 +316,12 @@ class _Session:
         for name in output_names(self.program):
             held = {**arguments, **outputs}[name]
             kept = str(element_type(self.program, name, dtype)).removeprefix("torch.")
+            found = to_array(held.tensor)
             errors.append(
                 compared(
                     name,
-                    to_array(held.tensor),
-                    exact[name],
+                    found,
+                    asked_for(self.program, inputs.integers, exact[name], found),
                     functools.partial(plainly, name),
                     kept,
                     always_plain=dtype != "float32",

@@ -40,6 +40,7 @@ from looptrans.runtime.verify_differences import (
     has_differences,
     is_small,
 )
+from looptrans.runtime.verify_divided import asked_for
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_gradients import Expected, compared_gradient
 from looptrans.runtime.verify_handed_over import HandedOver, rounds_operands, run_rounded
@@ -198,11 +199,12 @@ class GradientRun:
         def rounded(number: int) -> Values:
             return kept(run_rounded(reference, self.inputs, self.dtype, number))
 
+        found = to_array(tensor)
         is_rounded = own != torch.float32 and rounds_operands(self.found.listing, self.dtype)
         return compared(
             name,
-            to_array(tensor),
-            exact,
+            found,
+            self._asked_for(exact, found),
             plain,
             str(own).removeprefix("torch."),
             always_plain=False,
@@ -318,6 +320,9 @@ class GradientRun:
 
         return expected
 
+    def _asked_for(self, exact: Values, found: Values) -> Values:
+        return asked_for(self.found.listing, self.inputs.integers, exact, found)
+
     def _type(self, argument: str) -> torch.dtype:
         """Return the type that the gradient of an argument should have."""
         if argument not in self.inputs.arrays:
@@ -344,7 +349,9 @@ class GradientRun:
                 asked = str(self._type(argument)).removeprefix("torch.")
                 given = str(tensor.dtype).removeprefix("torch.")
                 self.problems.append(f"{name} is in {given}, and {argument} in {asked}")
-            errors.append(compared_gradient(name, to_array(tensor), what, self.dtype))
+            values = to_array(tensor)
+            what = replace(what, exact=self._asked_for(what.exact, values))
+            errors.append(compared_gradient(name, values, what, self.dtype))
             self.expected[name] = what
             if what.other is not None or what.elsewhere is not None:
                 self.context.ambiguous += errors[-1].skipped
