@@ -21,7 +21,9 @@ from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.by_rows import nests_with_totals
+from looptrans.derivation.coalesced import cells_in
 from looptrans.derivation.digits import loops_of_digits
+from looptrans.derivation.grids import asked_for_cells
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.in_states import in_states, with_whole_rows
 from looptrans.derivation.masks import with_guards
@@ -120,8 +122,9 @@ def derive(
         work.take(ROWS)
         if len(work.steps) > before:
             in_states(work)
+    grids: tuple[Program, ...] = ()
     if nests == "joined":
-        joined(work, own=own)
+        grids = _joined(work, own=own)
     elif nests == "rows again":
         rows_again(work, own=own)
     elif nests == "sums in loops":
@@ -134,6 +137,7 @@ def derive(
     if goal == "fold":
         if not _folds(work) and any(step.kind == "one pass" for step in work.steps):
             work = _in_passes(work, own=own)
+        _seen_as_grids(work, grids)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
         elif nests not in ("as written", "sums in loops"):
@@ -160,6 +164,43 @@ def derive(
     if not work.steps and decision == "legal":
         decision = work.verdict or "unknown"
     return work.derivation(goal, decision)
+
+
+def _joined(work: Work, *, own: bool) -> tuple[Program, ...]:
+    """Bring nests and passes together, over grids as well.
+
+    Returns:
+        The programs whose grids were made rows, where passes over their cells that waited for each
+        other became one.
+    """
+    before = work.mark()
+    while work.take("coalesced") is None:
+        pass
+    grids = tuple(step.before for step in work.steps[len(before.steps) :])
+    if grids:
+        count = len(work.steps)
+        joined(work, own=own)
+        cells = _cells(grids)
+        for step in work.steps[count:]:
+            over = {str(name).partition("@")[0] for name in step.arguments}
+            waits = any(law.name == "separability" for law in step.laws)
+            if step.kind == "one pass" and waits and over & cells:
+                return grids
+        work.back_to(before)
+    joined(work, own=own)
+    return ()
+
+
+def _cells(grids: tuple[Program, ...]) -> frozenset[str]:
+    """Return the variables that count the cells of grids."""
+    return frozenset(name for program in grids for name in cells_in(program))
+
+
+def _seen_as_grids(work: Work, grids: tuple[Program, ...]) -> None:
+    """See loops over the cells of grids as two where guards ask for rows or columns."""
+    for program in reversed(grids):
+        for each in tuple(asked_for_cells(work.program, program)):
+            work.take("grid", *each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +234,11 @@ def derive_two_nests(program: Program) -> InTwoNests:
     work = Work(reread(with_guards(with_selects(plain))))
     own_versions(work)
     in_order(work)
-    joined(work)
+    grids = _joined(work, own=False)
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
-    _in_digits(work)
+    _in_digits(work, besides=_cells(grids))
     loop = _fold(work)
     if loop is None:
         raise NotDone(work.notes[-1].rstrip("."), work.verdict or "unknown")
@@ -233,10 +274,19 @@ def _by_rows(work: Work) -> None:
         work.take("by rows", loop_name(loop))
 
 
-def _in_digits(work: Work) -> bool:
-    """See every loop over numbers of digits as a loop for each; tell if there is one."""
+def _in_digits(work: Work, besides: frozenset[str] = frozenset()) -> bool:
+    """See every loop over numbers of digits as a loop for each; tell if there is one.
+
+    Args:
+        work: The work.
+        besides: The variables of loops that stay.
+    """
     found = False
-    while any(work.take("digits", *each) is None for each in loops_of_digits(work.program)):
+    while any(
+        work.take("digits", *each) is None
+        for each in loops_of_digits(work.program)
+        if each[0].partition("@")[0] not in besides
+    ):
         found = True
     return found
 

@@ -10,7 +10,7 @@ Seen so, the iterations that read the same K are those of one loop, and can be r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.free import freed
@@ -21,7 +21,7 @@ from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.index import Arith, Index, Int, Param, Var, children, rebuild, variables, walk
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
+from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Access, Range, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
@@ -32,7 +32,7 @@ Factors = Counter[Index]
 
 
 @dataclass(frozen=True, slots=True)
-class _Digits:
+class Digits:
     """How the numbers of a loop are seen.
 
     Attributes:
@@ -80,17 +80,11 @@ def digit_loops(program: Program, loop: str, radix: str) -> DerivationStep:
     Raises:
         NotDone: Its numbers are not known to have two such digits.
     """
-    try:
-        path = find_loop(program, loop)
-    except Mistake as error:
-        raise NotDone(str(error)) from None
-    digits = next((d for d in _possible(program, path) if index_text(d.radix) == radix), None)
-    if digits is None:
-        raise NotDone(f"{loop} is not known to go over numbers of two digits")
+    path, digits = digits_of(program, loop, radix)
     variable = digits.variable
     high = _name(program, digits.count, f"{variable}_high")
     low = _name(program, digits.radix, f"{variable}_low", besides=high)
-    body = _changed(path.loop.body, lambda index: digits.seen(index, Var(high), Var(low)))
+    body = indices_changed(path.loop.body, lambda i: digits.seen(i, Var(high), Var(low)))
     turned = _low_is_shared(path.loop, digits)
     inner, outer = (high, low) if turned else (low, high)
     ends = {high: digits.count, low: digits.radix}
@@ -117,6 +111,27 @@ def digit_loops(program: Program, loop: str, radix: str) -> DerivationStep:
     return DerivationStep(name, "digits", (loop, radix), program, after, (shown,))
 
 
+def digits_of(program: Program, loop: str, radix: str) -> tuple[LoopPath, Digits]:
+    """Return a loop and how its numbers have two digits.
+
+    Args:
+        program: The program.
+        loop: The loop.
+        radix: What the low digit stays below, as written.
+
+    Raises:
+        NotDone: They are not known to have two such digits.
+    """
+    try:
+        path = find_loop(program, loop)
+    except Mistake as error:
+        raise NotDone(str(error)) from None
+    digits = next((d for d in _possible(program, path) if index_text(d.radix) == radix), None)
+    if digits is None:
+        raise NotDone(f"{loop} is not known to go over numbers of two digits")
+    return path, digits
+
+
 def loops_of_digits(program: Program) -> Iterator[tuple[str, str]]:
     """Yield the arguments of such steps: for each loop the digits that most is shared along."""
     for path in loop_paths(program):
@@ -135,7 +150,7 @@ def _name(program: Program, size: Index, otherwise: str, besides: str = "") -> s
     return fresh_name(program, otherwise)
 
 
-def _possible(program: Program, path: LoopPath) -> Iterator[_Digits]:
+def _possible(program: Program, path: LoopPath) -> Iterator[Digits]:
     """Yield how the numbers of a loop can be seen, of what stands in it."""
     loop = path.loop
     bounds, variable = loop.range, loop.variable
@@ -151,7 +166,7 @@ def _possible(program: Program, path: LoopPath) -> Iterator[_Digits]:
     for radix in dict.fromkeys(seen):
         found = _count(program, loop, radix)
         if found is not None:
-            yield _Digits(variable, radix, *found)
+            yield Digits(variable, radix, *found)
 
 
 def _count(program: Program, loop: Loop, radix: Index) -> tuple[Index, str] | None:
@@ -214,7 +229,7 @@ def _over(index: Index, divisor: Index) -> Index | None:
     return Int(1) if found is None else found
 
 
-def _shares(loop: Loop, digits: _Digits) -> tuple[int, int]:
+def _shares(loop: Loop, digits: Digits) -> tuple[int, int]:
     """Return how many accesses within inner loops go along the high digit alone, and the low."""
     high, low = Var("high digit"), Var("low digit")
     inside = {node.variable for node in nodes(loop.body) if isinstance(node, Loop)}
@@ -230,7 +245,7 @@ def _shares(loop: Loop, digits: _Digits) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _low_is_shared(loop: Loop, digits: _Digits) -> bool:
+def _low_is_shared(loop: Loop, digits: Digits) -> bool:
     along_high, along_low = _shares(loop, digits)
     return along_low > along_high
 
@@ -250,25 +265,5 @@ def _indices(body: tuple[Node, ...]) -> tuple[Index, ...]:
         found.update(dict.fromkeys(walk(index)))
         return index
 
-    _changed(body, seen)
+    indices_changed(body, seen)
     return tuple(found)
-
-
-def _changed(body: tuple[Node, ...], change: Callable[[Index], Index]) -> tuple[Node, ...]:
-    """Change the index expressions of a block."""
-
-    def changed(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Assign():
-                targets = tuple(access_changed(target, change) for target in node.targets)
-                values = tuple(value_changed(value, change) for value in node.values)
-                return (replace(node, targets=targets, values=values),)
-            case If():
-                return (replace(node, condition=condition_changed(node.condition, change)),)
-            case Loop():
-                bounds = Range(change(node.range.start), change(node.range.stop), node.range.step)
-                return (replace(node, range=bounds),)
-            case _:
-                return (node,)
-
-    return rewritten(body, changed)

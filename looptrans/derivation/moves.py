@@ -10,7 +10,9 @@ from looptrans.adjoint.spelled import LOOPS
 from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.by_rows import by_rows
+from looptrans.derivation.coalesced import coalesced
 from looptrans.derivation.digits import digit_loops
+from looptrans.derivation.grids import grid_loops
 from looptrans.derivation.guard import guard
 from looptrans.derivation.loops_as_sums import loop_as_sum
 from looptrans.derivation.one_nest import one_nest
@@ -51,6 +53,8 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "parallel": (in_parallel, (str,)),
     "blocks": (in_blocks, (str, int)),
     "digits": (digit_loops, (str, str)),
+    "coalesced": (coalesced, ()),
+    "grid": (grid_loops, (str, str, str, str)),
     "parts": (in_parts, (str, int)),
     "by rows": (by_rows, (str,)),
     "two nests": (in_two_nests, (str, str)),

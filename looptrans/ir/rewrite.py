@@ -150,6 +150,26 @@ def rewritten(
     return tuple(found)
 
 
+def indices_changed(body: tuple[Node, ...], change: Callable[[Index], Index]) -> tuple[Node, ...]:
+    """Change the index expressions of a block."""
+
+    def changed(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Assign():
+                targets = tuple(access_changed(target, change) for target in node.targets)
+                values = tuple(value_changed(value, change) for value in node.values)
+                return (replace(node, targets=targets, values=values),)
+            case If():
+                return (replace(node, condition=condition_changed(node.condition, change)),)
+            case Loop():
+                bounds = Range(change(node.range.start), change(node.range.stop), node.range.step)
+                return (replace(node, range=bounds),)
+            case _:
+                return (node,)
+
+    return rewritten(body, changed)
+
+
 def with_blocks(
     body: tuple[Node, ...], change: Callable[[tuple[Node, ...]], tuple[Node, ...]]
 ) -> tuple[Node, ...]:

@@ -318,15 +318,25 @@ class _Work:
 
     def counts(self, width: Index) -> bool:
         """Tell whether a number is one of iterations: positive, or a size."""
-        match width:
-            case Int(value):
-                return value > 0
-            case Param(name):
-                known = {p.name for p in self.program.parameters if p.kind == "const"}
-                extents = (e for array in self.program.arrays for e in array.shape if e)
-                return name in known or any(width in _factors(extent) for extent in extents)
-            case _:
-                return False
+        return is_size(self.program, width)
+
+
+def is_size(program: Program, width: Index) -> bool:
+    """Tell whether a number is a size, or is positive.
+
+    Args:
+        program: The program.
+        width: The number.
+    """
+    match width:
+        case Int(value):
+            return value > 0
+        case Param(name):
+            known = {p.name for p in program.parameters if p.kind == "const"}
+            extents = (e for array in program.arrays for e in array.shape if e)
+            return name in known or any(width in _factors(extent) for extent in extents)
+        case _:
+            return False
 
 
 def _is_plain(loop: Loop) -> bool:

@@ -1,0 +1,144 @@
+"""Two loops, or two variables of a reduction, that go over a grid.
+
+    for t in range(max(0, y - R), min(T, y + R + 1)):    T rows, of which those near y, and
+        for c in range(0, C):                            C columns
+
+Which of the cells they are at is a condition on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from looptrans.ir.affine import sides, total
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
+from looptrans.ir.index import Arith, Index, Int, Var, opaque_terms, variables
+from looptrans.ir.program import Assign, If, Loop, Program
+from looptrans.ir.value import Range, Reduce, walk_value
+from looptrans.ir.walk import nodes
+from looptrans.transforms.block_starts import linear_in
+from looptrans.transforms.tree import loop_paths
+from looptrans.transforms.whole_loops import is_size
+
+Sizes: TypeAlias = tuple[Index, Index]
+"""How many rows a grid has, and how many columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two loops, or variables of a reduction, over a grid.
+
+    Attributes:
+        names: The variables.
+        sizes: The grid.
+        condition: Which of its cells they are at.
+    """
+
+    names: tuple[str, str]
+    sizes: Sizes
+    condition: Condition
+
+
+def pair_of(program: Program, loop: Loop) -> Pair | None:
+    """Return a loop and the one that it holds alone as a pair, if they go over a grid."""
+    inner, _ = inner_of(loop)
+    if inner is None:
+        return None
+    return _pair(program, (loop.variable, inner.variable), (loop.range, inner.range))
+
+
+def inner_of(loop: Loop) -> tuple[Loop | None, Condition]:
+    """Return the loop that a loop holds alone, and the guard around it."""
+    if loop.execution != "sequential" or loop.private:
+        return None, ALWAYS
+    match loop.body:
+        case (Loop(execution="sequential", private=()) as inner,):
+            return inner, ALWAYS
+        case (If(condition, (Loop(execution="sequential", private=()) as inner,), (), label=None),):
+            return inner, condition
+        case _:
+            return None, ALWAYS
+
+
+def pairs_in(program: Program, value: Reduce) -> Iterator[tuple[int, Pair]]:
+    """Yield the pairs of variables of a reduction that go over a grid, with where they stand."""
+    for number in range(len(value.generators) - 1):
+        first, second = value.generators[number : number + 2]
+        names, ranges = (first.variable, second.variable), (first.range, second.range)
+        pair = _pair(program, names, ranges)
+        if pair is not None:
+            yield number, pair
+
+
+def _pair(program: Program, names: tuple[str, str], ranges: tuple[Range, Range]) -> Pair | None:
+    found = [_hull(program, bounds, name) for name, bounds in zip(names, ranges, strict=True)]
+    if None in found or names[0] == names[1]:
+        return None
+    (rows, first), (columns, second) = (each for each in found if each is not None)
+    if not all(is_size(program, factor) for factor in _factors(columns)):
+        return None
+    return Pair(names, (rows, columns), conjunction(first, second))
+
+
+def _factors(size: Index) -> tuple[Index, ...]:
+    match size:
+        case Arith("*", left, right):
+            return (*_factors(left), *_factors(right))
+        case _:
+            return (size,)
+
+
+def _hull(program: Program, bounds: Range, variable: str) -> tuple[Index, Condition] | None:
+    """Return up to where a loop goes at most, from 0 on, and which iterations it has of these.
+
+    range(max(0, y - 3), min(Y, y + 4))    ->    Y, y - 3 <= t and t < y + 4
+    range(y + 1)                           ->    Y, t < y + 1 where y is below Y
+    """
+    starts, stops = sides("max", bounds.start), sides("min", bounds.stop)
+    if bounds.step != 1 or not any(_is_from_0(program, each) for each in starts):
+        return None
+    ends = [each for each in stops if not variables(each) and not opaque_terms(each)]
+    most = ends or [end for each in stops if (end := _most(program, each)) is not None]
+    if len(most) != 1:
+        return None
+    here = Var(variable)
+    asked = [Relation("<=", each, here) for each in starts if each != Int(0)]
+    asked += [Relation("<", here, each) for each in stops if each not in ends]
+    return most[0], conjunction(*asked)
+
+
+def _is_from_0(program: Program, index: Index) -> bool:
+    """Tell whether an index is a number from 0 on, or the variable of loops from there on."""
+    if isinstance(index, Var):
+        ranges = _ranges(program, index.name)
+        return bool(ranges) and all(each.start == Int(0) and each.step > 0 for each in ranges)
+    return isinstance(index, Int) and index.value >= 0
+
+
+def _most(program: Program, stop: Index) -> Index | None:
+    """Return what a stop is at most, as y + 1 is Y at most where y is below Y."""
+    names = set(variables(stop))
+    if len(names) != 1 or opaque_terms(stop):
+        return None
+    (name,) = names
+    rest = linear_in(stop, name)
+    ends = {bounds.stop for bounds in _ranges(program, name)}
+    if rest is None or rest[1] != Int(1) or len(ends) != 1:
+        return None
+    (end,) = ends
+    if variables(end) or opaque_terms(end) or any(b.step < 1 for b in _ranges(program, name)):
+        return None
+    return total(rest[0], end, -1)
+
+
+def _ranges(program: Program, variable: str) -> list[Range]:
+    """Return the ranges of the loops with a variable."""
+    found = [path.loop.range for path in loop_paths(program) if path.variable == variable]
+    for node in nodes(program.body):
+        for value in node.values if isinstance(node, Assign) else ():
+            for part in walk_value(value):
+                if isinstance(part, Reduce):
+                    found += [g.range for g in part.generators if g.variable == variable]
+    return found
