@@ -44,7 +44,7 @@ from looptrans.transforms.substitute import substitute_variable
 from looptrans.transforms.tree import LoopPath, loop_paths, statements_in
 
 
-def coalesced(program: Program) -> DerivationStep:
+def coalesced(program: Program, passes: int) -> DerivationStep:
     """Make one loop of each two that go over a grid which several passes go over.
 
     A pass is a pair of loops with nothing between them but a guard, neither of them free, or a
@@ -52,13 +52,14 @@ def coalesced(program: Program) -> DerivationStep:
 
     Args:
         program: The program.
+        passes: How many passes at least.
 
     Raises:
-        NotDone: No grid is gone over more than once.
+        NotDone: No grid is gone over as often.
     """
-    work = grids_in(program)
+    work = grids_in(program, passes)
     if not work.names:
-        raise NotDone("no grid is gone over more than once")
+        raise NotDone(f"no grid is gone over {passes} times")
     counted = "the cells of a grid are counted along its rows, one row after the other"
     law = "the iterations are the same, in the same order"
     shown = [Certificate("order", law, "legal", counted)]
@@ -69,16 +70,13 @@ def coalesced(program: Program) -> DerivationStep:
         )
     said = listed([f"{outer} and {inner}" for outer, inner in work.names])
     after = done(replace(program, body=work.body))
-    return DerivationStep(f"make {said} one loop", "coalesced", (), program, after, tuple(shown))
+    return DerivationStep(
+        f"make {said} one loop", "coalesced", (passes,), program, after, tuple(shown)
+    )
 
 
-def cells_in(program: Program) -> frozenset[str]:
-    """Return the variables that count cells once loops over grids are one."""
-    return frozenset(grids_in(program).names.values())
-
-
-def _grids(program: Program) -> frozenset[Sizes]:
-    """Return the grids that passes go over more than once."""
+def _grids(program: Program, passes: int) -> frozenset[Sizes]:
+    """Return the grids that as many passes go over, or more."""
     found: Counter[Sizes] = Counter()
     for path in loop_paths(program):
         pair = pair_of(program, path.loop)
@@ -89,7 +87,7 @@ def _grids(program: Program) -> frozenset[Sizes]:
             for part in walk_value(value):
                 if isinstance(part, Reduce):
                     found.update(pair.sizes for _, pair in pairs_in(program, part))
-    return frozenset(sizes for sizes, count in found.items() if count > 1)
+    return frozenset(sizes for sizes, count in found.items() if count >= passes)
 
 
 @dataclass(slots=True)
@@ -195,9 +193,14 @@ class Counted:
         )
 
 
-def grids_in(program: Program) -> Counted:
-    """Make loops over grids one."""
-    work = Counted(program, _grids(program))
+def grids_in(program: Program, passes: int) -> Counted:
+    """Make loops over grids one, which is what the step does.
+
+    Args:
+        program: The program.
+        passes: How many passes at least go over each.
+    """
+    work = Counted(program, _grids(program, passes))
     if work.grids:
         for path in loop_paths(program):
             pair = pair_of(program, path.loop)

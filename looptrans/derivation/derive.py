@@ -8,6 +8,7 @@ two nests as fold, but loops in digits, parts and their joining as nests of thei
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal, TypeAlias, get_args
@@ -21,7 +22,7 @@ from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.by_rows import nests_with_totals
-from looptrans.derivation.coalesced import cells_in
+from looptrans.derivation.coalesced import grids_in
 from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.grids import asked_for_cells
 from looptrans.derivation.guards import divides, starts_infinite
@@ -34,6 +35,7 @@ from looptrans.derivation.scattered import scattered_sums, scattering
 from looptrans.derivation.selects import with_selects
 from looptrans.derivation.step import (
     Derivation,
+    DerivationStep,
     Goal,
     NotDone,
     NotNeeded,
@@ -122,9 +124,9 @@ def derive(
         work.take(ROWS)
         if len(work.steps) > before:
             in_states(work)
-    grids: tuple[Program, ...] = ()
+    cells: Cells = {}
     if nests == "joined":
-        grids = _joined(work, own=own)
+        cells = _joined(work, own=own)
     elif nests == "rows again":
         rows_again(work, own=own)
     elif nests == "sums in loops":
@@ -137,7 +139,7 @@ def derive(
     if goal == "fold":
         if not _folds(work) and any(step.kind == "one pass" for step in work.steps):
             work = _in_passes(work, own=own)
-        _seen_as_grids(work, grids)
+        _seen_as_grids(work, cells)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
         elif nests not in ("as written", "sums in loops"):
@@ -166,40 +168,60 @@ def derive(
     return work.derivation(goal, decision)
 
 
-def _joined(work: Work, *, own: bool) -> tuple[Program, ...]:
+Cells: TypeAlias = Mapping[str, tuple[str, str]]
+"""The variables that count the cells of grids, with those of rows and columns, the last first."""
+
+
+def _joined(work: Work, *, own: bool) -> Cells:
     """Bring nests and passes together, over grids as well.
 
     Returns:
-        The programs whose grids were made rows, where passes over their cells that waited for each
-        other became one.
+        What counts cells: where passes over them that waited for each other became one, or where a
+        pass divides by what it carries, which is to be done behind it.
     """
     before = work.mark()
-    while work.take("coalesced") is None:
-        pass
-    grids = tuple(step.before for step in work.steps[len(before.steps) :])
-    if grids:
-        count = len(work.steps)
-        joined(work, own=own)
-        cells = _cells(grids)
-        for step in work.steps[count:]:
-            over = {str(name).partition("@")[0] for name in step.arguments}
-            waits = any(law.name == "separability" for law in step.laws)
-            if step.kind == "one pass" and waits and over & cells:
-                return grids
-        work.back_to(before)
+    for passes in (2, 1):
+        cells: dict[str, tuple[str, str]] = {}
+        while True:
+            here = work.program
+            if work.take("coalesced", passes) is not None:
+                break
+            made = grids_in(here, passes).names
+            cells = {name: both for both, name in made.items()} | cells
+        if cells:
+            count = len(work.steps)
+            joined(work, own=own)
+            if any(_is_over(step, cells) for step in work.steps[count:]) or _divide(work, cells):
+                return cells
+            work.back_to(before)
     joined(work, own=own)
-    return ()
+    return {}
 
 
-def _cells(grids: tuple[Program, ...]) -> frozenset[str]:
-    """Return the variables that count the cells of grids."""
-    return frozenset(name for program in grids for name in cells_in(program))
+def _is_over(step: DerivationStep, cells: Cells) -> bool:
+    """Tell whether a step makes one pass over cells of some that waited for each other."""
+    waits = any(law.name == "separability" for law in step.laws)
+    loops = {str(name).partition("@")[0] for name in step.arguments}
+    return step.kind == "one pass" and waits and not loops.isdisjoint(cells)
 
 
-def _seen_as_grids(work: Work, grids: tuple[Program, ...]) -> None:
+def _divide(work: Work, cells: Cells) -> bool:
+    """Tell whether a loop over cells divides by what it carries."""
+    for path in loop_paths(work.program):
+        if path.variable in cells:
+            try:
+                step = recurrence_of(work.program, loop_name(path.loop))
+            except NotDone:
+                continue
+            if not step.is_scan and divides(step):
+                return True
+    return False
+
+
+def _seen_as_grids(work: Work, cells: Cells) -> None:
     """See loops over the cells of grids as two where guards ask for rows or columns."""
-    for program in reversed(grids):
-        for each in tuple(asked_for_cells(work.program, program)):
+    for name in cells:
+        for each in tuple(asked_for_cells(work.program, {name: cells[name]})):
             work.take("grid", *each)
 
 
@@ -234,11 +256,11 @@ def derive_two_nests(program: Program) -> InTwoNests:
     work = Work(reread(with_guards(with_selects(plain))))
     own_versions(work)
     in_order(work)
-    grids = _joined(work, own=False)
+    cells = _joined(work, own=False)
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
-    _in_digits(work, besides=_cells(grids))
+    _in_digits(work, besides=cells)
     loop = _fold(work)
     if loop is None:
         raise NotDone(work.notes[-1].rstrip("."), work.verdict or "unknown")
@@ -274,7 +296,7 @@ def _by_rows(work: Work) -> None:
         work.take("by rows", loop_name(loop))
 
 
-def _in_digits(work: Work, besides: frozenset[str] = frozenset()) -> bool:
+def _in_digits(work: Work, besides: Container[str] = ()) -> bool:
     """See every loop over numbers of digits as a loop for each; tell if there is one.
 
     Args:

@@ -6,10 +6,9 @@ guards do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from looptrans.derivation.coalesced import grids_in
 from looptrans.derivation.digits import digits_of
 from looptrans.derivation.step import DerivationStep
 from looptrans.derivation.writing import done
@@ -73,14 +72,15 @@ def grid_loops(program: Program, loop: str, radix: str, row: str, column: str) -
     return DerivationStep(name, "grid", (loop, radix, row, column), program, after, (shown,))
 
 
-def asked_for_cells(program: Program, made: Program) -> Iterator[tuple[str, str, str, str]]:
+def asked_for_cells(
+    program: Program, names: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[str, str, str, str]]:
     """Yield the arguments of such steps: loops whose guards ask for the row or the column.
 
     Args:
         program: The program.
-        made: One before in which such loops were made, and had the variables they have now.
+        names: The variables that count cells, with those of rows and columns.
     """
-    names = {name: names for names, name in grids_in(made).names.items()}
     for path in loop_paths(program):
         if path.variable not in names:
             continue

@@ -53,7 +53,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "parallel": (in_parallel, (str,)),
     "blocks": (in_blocks, (str, int)),
     "digits": (digit_loops, (str, str)),
-    "coalesced": (coalesced, ()),
+    "coalesced": (coalesced, (int,)),
     "grid": (grid_loops, (str, str, str, str)),
     "parts": (in_parts, (str, int)),
     "by rows": (by_rows, (str,)),
