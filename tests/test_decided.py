@@ -189,3 +189,33 @@ def test_tests_that_differ_in_a_number_alone_are_told_apart() -> None:
             return y
     """
     assert fuse(read(text), "i@5", "i@8").verdict.decision != "legal"
+
+
+@pytest.mark.parametrize("cell", ["i", "min(i, i + 1)"])
+def test_one_of_several_reads_sees_what_its_own_block_has_left(cell: str) -> None:
+    text = f"""
+def f(A, x, t, N):
+    for i in range(N):
+        if t < 1:
+            A[{cell}] = 1
+            s = A[N + i + 1] + A[i]
+        else:
+            A[2 * i + 1] = 2
+        t = x[i]
+"""
+    found = [line for line in lines(text, "flow/value") if " A " in line]
+    assert found == ["may flow/value S1 -> S2 A (=) (0) -"]
+
+
+def test_one_of_several_reads_sees_what_either_branch_has_left() -> None:
+    text = """
+def f(A, x, N):
+    for i in range(N):
+        if x[i] < 1:
+            A[i] = 1
+        else:
+            A[i] = 2
+        s = A[N + 3] + A[i]
+        A[i + 2] = 3
+"""
+    assert not [line for line in lines(text, "flow/value") if "S4 -> S3" in line]

@@ -1023,3 +1023,24 @@ def test_two_loops_of_one_name_are_not_called_i_and_i() -> None:
     program = parse(Source("nest.py", text))
     with pytest.raises(TransformError, match="the two loops i do not have the same iterations"):
         fuse(program, "i@1", "i@3")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(A, B, N):\n for i in range(N):\n  A[i] = A[i - 1] + B[i]\n",
+        "def f(A, B, N):\n for i in range(N):\n  A[i] = B[i]\n  B[i + 1] = A[i - 2]\n",
+        'def f(A: Float[Array, "N"], B, N):\n for i in range(N):\n  A[i + 1] = A[i] + B[i]\n',
+    ],
+)
+def test_no_step_is_legal_because_no_iteration_stays_inside_an_array(text: str) -> None:
+    for step in (parallelize(read(text), "i"), reverse(read(text), "i")):
+        assert step.verdict.decision == "illegal"
+        assert step.verdict.witness is not None
+
+
+def test_sizes_at_which_some_iterations_stay_inside_an_array_are_enough() -> None:
+    text = "def f(A, B, N, M):\n for i in range(N):\n  A[i] = A[M + i] + B[M - N]\n"
+    verdict = reverse(read(text), "i").verdict
+    assert verdict.decision == "legal"
+    assert verdict.assumptions == ("every subscript of the listing stays inside its array",)

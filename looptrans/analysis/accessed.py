@@ -59,25 +59,32 @@ class Group:
         return self.exact if self.may is None else self.exact.union(self.may)
 
 
-def groups_of(model: Model, array: str) -> list[Group]:
-    """Gather the accesses to an array, reads and writes of each statement by themselves."""
+def groups_of(model: Model, array: str, *, apart: bool = False) -> list[Group]:
+    """Gather the accesses to an array, reads and writes of each statement by themselves.
+
+    Args:
+        model: The program.
+        array: The array.
+        apart: Whether reads of a statement before which different writes come are groups of
+            their own.
+    """
     accesses = [access for access in model.accesses if access.array == array]
     writes = [access for access in accesses if access.is_write]
     number = next(n for n, a in enumerate(model.program.arrays) if a.name == array)
     kept = _varying_dimensions(accesses)
-    groups: dict[tuple[int, bool], Group] = {}
+    groups: dict[tuple[int, bool, Killer | None], Group] = {}
     for access in accesses:
-        key = (access.statement.number, access.is_write)
+        last = None if access.is_write else killer(access, writes)
+        key = (access.statement.number, access.is_write, last if apart else None)
         single = not access.generators and not any(
             isinstance(access.subscripts[dimension], Whole) for dimension in kept
         )
         touched = access_map(model, access, number)
         if key not in groups:
-            last = None if access.is_write else killer(access, writes)
             groups[key] = Group(access.statement, array, access.is_write, single, last=last)
         else:
             groups[key].single_cell = False
-            if groups[key].last != killer(access, writes):
+            if groups[key].last != last:
                 groups[key].last = None
         group = groups[key]
         group.texts += ((access_text(model, access), access.is_may),)
@@ -97,6 +104,40 @@ def groups_of(model: Model, array: str) -> list[Group]:
             rest = group.may.subtract(group.exact)
             group.may = None if rest.is_empty() else rest
     return list(groups.values())
+
+
+def layers_of(model: Model, array: str, groups: list[Group]) -> list[list[Group]]:
+    """Return groups in layers, where a statement reads in one way before which a write comes.
+
+        if c: A[i] = 1          what A[i] gets is told by what stands there, what A[n] gets is not;
+        else: A[i] = 2          were both one, A[i] would be taken to see earlier iterations too
+        s = A[i] + A[n]
+
+    Every layer has the writes. Where all writes are certain, sets tell as much of all at once.
+
+    Args:
+        model: The program.
+        array: The array.
+        groups: The accesses to it.
+    """
+    if not any(group.is_write and group.may is not None for group in groups):
+        return [groups]
+    apart = groups_of(model, array, apart=True)
+    if len(apart) == len(groups):
+        return [groups]
+    writes = [group for group in apart if group.is_write]
+    layers: list[list[Group]] = []
+    for read in apart:
+        if read.is_write:
+            continue
+        number = read.statement.number
+        taken = (all(number != each.statement.number for each in layer) for layer in layers)
+        free = next((n for n, is_free in enumerate(taken) if is_free), None)
+        if free is None:
+            layers.append([read])
+        else:
+            layers[free].append(read)
+    return [[*writes, *layer] for layer in layers]
 
 
 def _varying_dimensions(accesses: list[AccessModel]) -> list[int]:

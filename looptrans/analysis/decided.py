@@ -95,19 +95,23 @@ class Decided:
 
         Which are in the domain of the other is not said. None if there are none.
         """
+        formula = disjunction([self._asked(one, other), _in_one_block(one, other)])
+        return None if formula == FALSE else self._pairs(one, other, formula)
+
+    def _asked(self, one: StatementModel, other: StatementModel) -> str:
+        """Say of which pairs the one asks all that the other asks."""
         tests, alone = self._of(other)
         if not (tests and alone):
-            return None
+            return FALSE
         mine = self._of(one)[0]
-        each = [
+        return conjunction(
             disjunction(
                 self._equal(one, asking, other, asked)
                 for asking in mine
                 if asked.is_asked_by(asking)
             )
             for asked in tests
-        ]
-        return None if FALSE in each else self._pairs(one, other, conjunction(each))
+        )
 
     def without_impossible(
         self, pairs: isl.Map, first: StatementModel, second: StatementModel
@@ -164,3 +168,12 @@ class Decided:
         if normal.made or any(map(opaque_terms, arguments)):
             return None
         return Test(tested, arguments, not isinstance(condition, Not))
+
+
+def _in_one_block(one: StatementModel, other: StatementModel) -> str:
+    """Say of which pairs the other runs in the execution of its block in which the one runs."""
+    block = other.place.position[:-1]
+    if one.place.position[: len(block)] != block or not other.depth <= one.shared_depth(other):
+        return FALSE
+    names = dimensions(one, "s").values(), dimensions(other, "t").values()
+    return conjunction(f"{left} = {right}" for left, right in zip(*names, strict=False))

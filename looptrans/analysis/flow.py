@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import islpy as isl
 
-from looptrans.analysis.accessed import Group, Orders, groups_of
+from looptrans.analysis.accessed import Group, Orders, groups_of, layers_of
 from looptrans.analysis.dataflow import value_flow
 from looptrans.analysis.decided import Decided
 from looptrans.analysis.last_writers import last_writers, uncovered_reads
 from looptrans.analysis.model import Model
-from looptrans.analysis.relation import Relation, Uncovered, relation_of_pairs
+from looptrans.analysis.relation import Relation, Uncovered, joined, relation_of_pairs
 from looptrans.ir.facts import KINDS, Basis, DependenceKind
 
 _MEMORY: tuple[tuple[DependenceKind, bool, bool], ...] = (
@@ -63,8 +63,17 @@ def affine_dependences(
         if "value" not in bases:
             continue
         if all(group.single_cell for group in groups if group.is_write):
-            relations += last_writers(groups, memory["flow"], memory["output"], orders.decided)
-            uncovered += uncovered_reads(groups, orders)
+            layers = layers_of(model, array, groups)
+            found = []
+            for layer in layers:
+                flow = memory["flow"]
+                if layer is not groups:
+                    flow = _memory(
+                        "flow", layer, orders, 0 if "memory" in bases else _levels(layer)
+                    )
+                found += last_writers(layer, flow, memory["output"], orders.decided)
+                uncovered += uncovered_reads(layer, orders)
+            relations += joined(found)
         elif trusted:
             rows += groups
         else:

@@ -8,7 +8,7 @@ import islpy as isl
 
 from looptrans.analysis.formula import conjunction
 from looptrans.analysis.model import AccessModel, Model
-from looptrans.analysis.polyhedra import access_map
+from looptrans.analysis.polyhedra import access_map, domain_formula, tuple_text
 from looptrans.ir.index import Index, opaque_terms, variables
 
 INSIDE = "every subscript of the listing stays inside its array"
@@ -30,6 +30,39 @@ def sizes_inside(model: Model, context: isl.Set) -> isl.Set:
         if not outside.is_empty():
             context = context.subtract(outside.params())
     return context
+
+
+def leave_too_little(model: Model, context: isl.Set, inside: isl.Set) -> bool:
+    """Tell whether a loop that may have several iterations has one at most, at the sizes inside.
+
+        for i in range(N): A[i] = A[i - 1]          inside for N <= 0 only, where any step is legal
+
+    Args:
+        model: The program.
+        context: What is known of the parameters.
+        inside: At which of them the listing stays inside its arrays.
+    """
+    if inside.is_empty():
+        return True
+    for statement in model.statements:
+        text = f"{tuple_text(statement)} : {domain_formula(model, statement)}"
+        domain = isl.Set(f"{model.prefix}{{ {text} }}")
+        few, every = (
+            isl.Map.from_range(domain.intersect_params(sizes)).reset_tuple_id(isl.dim_type.out)
+            for sizes in (inside, context)
+        )
+        for level in range(statement.depth):
+            one = _iterations(few, level).is_single_valued()
+            if one and not _iterations(every, level).is_single_valued():
+                return True
+    return False
+
+
+def _iterations(instances: isl.Map, level: int) -> isl.Map:
+    """Map iterations of the loops around one to its own."""
+    inner = instances.dim(isl.dim_type.out) - level - 1
+    outer = instances.project_out(isl.dim_type.out, level + 1, inner)
+    return outer.move_dims(isl.dim_type.in_, 0, isl.dim_type.out, 0, level)
 
 
 def _box(model: Model, shape: tuple[Index | None, ...]) -> isl.Set:

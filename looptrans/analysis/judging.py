@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from looptrans.analysis.correspondence import Correspondence, NotAStep
-from looptrans.analysis.inside import INSIDE, sizes_inside
+from looptrans.analysis.inside import INSIDE, leave_too_little, sizes_inside
 from looptrans.analysis.multiples import exactly, open_sizes
 from looptrans.analysis.verdicts import NO_EXAMPLE
 from looptrans.ir.listing import contract_text
@@ -77,7 +77,7 @@ def _where_defined(judge: Judge, relate: Relate, before: Program, after: Program
         if verdict.decision == "legal" or not made.is_affine:
             return verdict
         inside = sizes_inside(made.before, made.context)
-        if made.context.is_subset(inside):
+        if made.context.is_subset(inside) or leave_too_little(made.before, made.context, inside):
             return verdict
         made.context = inside
         verdict = _decided(judge, made)

@@ -81,3 +81,23 @@ def relation_of_pairs(
     if certain is pairs or pairs.is_subset(certain):
         return Relation(kind, basis, *ends, array, pairs, may=False)
     return Relation(kind, basis, *ends, array, pairs, may=True, certain=certain)
+
+
+def joined(relations: list[Relation]) -> list[Relation]:
+    """Return one relation for those of one kind that have the same ends and array."""
+    found: dict[tuple[DependenceKind, Basis, int, int, str], Relation] = {}
+    for each in relations:
+        key = (each.kind, each.basis, each.source, each.sink, each.array)
+        found[key] = _both(found[key], each) if key in found else each
+    return list(found.values())
+
+
+def _both(one: Relation, other: Relation) -> Relation:
+    known = [
+        certain
+        for each in (one, other)
+        if (certain := each.certain if each.may else each.pairs) is not None
+    ]
+    sure = known[0].union(known[-1]) if known else None
+    pairs = one.pairs.union(other.pairs).coalesce()
+    return relation_of_pairs(one.kind, one.basis, (one.source, one.sink), one.array, pairs, sure)
