@@ -73,7 +73,7 @@ def agrees(before: Program, found: Derivation) -> None:
     assert all(step.decision == "legal" for step in found.steps)
     assert recheck(saved(found)) == ()
     for sizes in ((1, 1, 2, 1), (3, 2, 1, 1), (2, 5, 2, 3), (4, 3, 3, 0), (0, 3, 2, 1)):
-        known = dict(zip(("Y", "X", "E", "R"), sizes, strict=True)) | {"D": 2}
+        known = dict(zip(("Y", "X", "E", "R"), sizes, strict=True)) | {"D": 2, "T": 3}
         known = {p.name: known[p.name] for p in before.parameters if p.name in known}
         inputs: dict[str, Any] = dict(prepare(before, known, None, 1).arrays)
         want = execute(before, sizes=known, inputs=inputs)
@@ -196,3 +196,64 @@ def test_kernels_of_one_pass_over_a_grid(tmp_path: Path, number: int) -> None:
     file.write_text(text_of(grid(*NESTS[number][:3])))
     sizes = ["--sizes", "Y=3,X=18,E=4,D=4,R=1", "--dtype", "float32"]
     assert main(["verify", str(file), *sizes]) == 0
+
+
+PAGED = """
+def f(Q: Float[Array, "R E"], K: Float[Array, "Y X E"], V: Float[Array, "Y X D"],
+      page: Int[Array, "R T", "0:Y"], n: Int[Array, "R"]):
+    O = zeros((R, D))
+    for r in range(R):
+        m = -inf; l = 0.0
+        for t in range(T):
+            where = page[r, t]
+            for c in range(X):
+                if t * X + c < n[r]:
+                    m = max(m, Q[r] @ K[where, c])
+        for t in range(T):
+            where = page[r, t]
+            for c in range(X):
+                if t * X + c < n[r]:
+                    w = exp(Q[r] @ K[where, c] - m)
+                    l += w
+                    for d in range(D): O[r, d] += w * V[where, c, d]
+        for d in range(D): O[r, d] /= {divisor}
+    return O
+"""
+
+
+def test_scalars_between_the_loops_are_set_for_each_cell() -> None:
+    listing = program(PAGED.format(divisor="l"))
+    found = derive(listing, "fold")
+    assert found.steps[0].kind == "coalesced"
+    last = text_of(found.last)
+    assert "K[page[r, tc // X], tc % X" in last and "if tc < n[r]" in last
+    agrees(listing, found)
+
+
+def test_loops_stay_two_where_a_scalar_between_them_is_read_later() -> None:
+    """Where X is 0 it is set all the same."""
+    listing = program(PAGED.format(divisor="(l + where)"))
+    assert not any(step.kind == "coalesced" for step in derive(listing, "fold").steps)
+
+
+def test_one_pass_that_divides_by_what_it_carries_is_over_cells() -> None:
+    listing = program("""
+def f(Q: Float[Array, "R E"], K: Float[Array, "Y X E"], V: Float[Array, "Y X D"]):
+    O = zeros((R, D))
+    for r in range(R):
+        m = -inf; l = 0.0
+        for t in range(Y):
+            for c in range(X):
+                s = Q[r] @ K[t, c]
+                n = max(m, s)
+                k = l * exp(m - n) + exp(s - n)
+                for d in range(D):
+                    O[r, d] = (O[r, d] * l * exp(m - n) + exp(s - n) * V[t, c, d]) / k
+                m = n
+                l = k
+    return O
+""")
+    found = derive(listing, "fold")
+    kinds = [step.kind for step in found.steps]
+    assert kinds[:2] == ["coalesced", "guarded change of state"]
+    agrees(listing, found)

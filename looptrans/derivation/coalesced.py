@@ -128,19 +128,19 @@ class Counted:
         pair = pair_of(self.program, loop)
         if pair is None or pair.sizes not in self.grids or not self.is_wanted(loop, pair):
             return None
-        inner, between = inner_of(loop)
+        inner = inner_of(self.program, loop)
         assert inner is not None
         name, here = self.counted(pair)
-        inside = tuple(substitute_variable(node, here) for node in inner.body)
+        inside = tuple(substitute_variable(n, here) for n in (*inner.scalars, *inner.loop.body))
         body = indices_changed(inside, lambda index: _along(index, name, pair.sizes[1]))
-        condition = self.moved(conjunction(pair.condition, between), pair)
+        condition = self.moved(conjunction(pair.condition, inner.condition), pair)
         return replace(
             loop,
             variable=name,
             range=Range(Int(0), multiplied(*pair.sizes)),
             body=body if condition == ALWAYS else (If(condition, body),),
-            comment=loop.comment or inner.comment,
-            leading=loop.leading + inner.leading,
+            comment=loop.comment or inner.loop.comment,
+            leading=loop.leading + inner.loop.leading,
         )
 
     def reduction(self, value: Value) -> Value | None:
@@ -300,8 +300,8 @@ def _places(access: Access, names: tuple[str, str]) -> set[tuple[str, int, int]]
 
 def _is_free(program: Program, path: LoopPath) -> bool:
     """Tell whether the text shows that a loop, or the one that it holds, carries nothing."""
-    inner, _ = inner_of(path.loop)
-    below = next(each for each in loop_paths(program) if each.loop is inner)
+    inner = inner_of(program, path.loop)
+    below = next(p for p in loop_paths(program) if inner is not None and p.loop is inner.loop)
     return freed(program, path) is not None or freed(program, below) is not None
 
 

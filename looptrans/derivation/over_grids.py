@@ -9,15 +9,16 @@ Which of the cells they are at is a condition on both.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from looptrans.ir.affine import sides, total
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
-from looptrans.ir.index import Arith, Index, Int, Var, opaque_terms, variables
-from looptrans.ir.program import Assign, If, Loop, Program
+from looptrans.ir.index import Arith, Index, Int, Var, lets, opaque_terms, variables
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Range, Reduce, walk_value
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, written
 from looptrans.transforms.block_starts import linear_in
 from looptrans.transforms.tree import loop_paths
 from looptrans.transforms.whole_loops import is_size
@@ -41,25 +42,105 @@ class Pair:
     condition: Condition
 
 
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """What a loop holds.
+
+    Attributes:
+        loop: The loop inside.
+        condition: The guard around it.
+        scalars: What is set in front of it.
+    """
+
+    loop: Loop
+    condition: Condition
+    scalars: tuple[Assign, ...]
+
+
 def pair_of(program: Program, loop: Loop) -> Pair | None:
     """Return a loop and the one that it holds alone as a pair, if they go over a grid."""
-    inner, _ = inner_of(loop)
+    inner = inner_of(program, loop)
     if inner is None:
         return None
-    return _pair(program, (loop.variable, inner.variable), (loop.range, inner.range))
+    names, ranges = (loop.variable, inner.loop.variable), (loop.range, inner.loop.range)
+    return _pair(program, names, ranges)
 
 
-def inner_of(loop: Loop) -> tuple[Loop | None, Condition]:
-    """Return the loop that a loop holds alone, and the guard around it."""
-    if loop.execution != "sequential" or loop.private:
-        return None, ALWAYS
-    match loop.body:
-        case (Loop(execution="sequential", private=()) as inner,):
-            return inner, ALWAYS
-        case (If(condition, (Loop(execution="sequential", private=()) as inner,), (), label=None),):
-            return inner, condition
+def inner_of(program: Program, loop: Loop) -> Inner | None:
+    """Return the loop that a loop holds alone, but for a guard and for scalars that it reads.
+
+    for t in range(0, T):
+        k = page[b, t]
+        for c in range(0, C): … K[k, c] …
+
+    Args:
+        program: The program.
+        loop: The loop.
+    """
+    if loop.execution != "sequential" or loop.private or not loop.body:
+        return None
+    *before, last = loop.body
+    condition: Condition = ALWAYS
+    match last:
+        case If(asked, (Loop() as inner,), (), label=None):
+            condition = asked
+        case Loop() as inner:
+            pass
         case _:
-            return None, ALWAYS
+            return None
+    if inner.execution != "sequential" or inner.private:
+        return None
+    scalars = tuple(node for node in before if isinstance(node, Assign))
+    if len(scalars) < len(before) or not _are_own(program, scalars):
+        return None
+    return Inner(inner, condition, scalars)
+
+
+def _are_own(program: Program, scalars: tuple[Assign, ...]) -> bool:
+    """Tell whether scalars are set from what stays, and read only behind where they are set."""
+    names = {target.array for node in scalars for target in node.targets}
+    if any(target.subscripts for node in scalars for target in node.targets):
+        return False
+    changing = written(program) - names
+    reads = {name for node in scalars for name in _read_by(node)}
+    if reads & changing or names & {*live_out(program)}:
+        return False
+    return all(_is_set_first(program.body, name, is_set=False) for name in names)
+
+
+def _is_set_first(body: tuple[Node, ...], name: str, *, is_set: bool) -> bool:
+    """Tell whether each read of a scalar stands behind a statement that sets it in its block."""
+    for node in body:
+        if not is_set and name in _read_by(node):
+            return False
+        if not all(_is_set_first(inner, name, is_set=is_set) for inner in inner_bodies(node)):
+            return False
+        if isinstance(node, Assign) and any(t.array == name for t in node.targets):
+            is_set = True
+    return True
+
+
+def _read_by(node: Node) -> set[str]:
+    """Return what a node itself reads, in subscripts and ranges as well."""
+    found: set[str] = set()
+
+    def seen(index: Index) -> Index:
+        found.update(let.name for let in lets(index))
+        found.update(term.array for term in opaque_terms(index))
+        return index
+
+    match node:
+        case Loop():
+            indices_changed((replace(node, body=()),), seen)
+        case If():
+            indices_changed((replace(node, body=(), orelse=()),), seen)
+            found.update(a.access.array for a in accesses(node) if not a.is_write)
+        case Assign():
+            indices_changed((node,), seen)
+            found.update(a.access.array for a in accesses(node) if not a.is_write)
+        case _:
+            pass
+    return found
 
 
 def pairs_in(program: Program, value: Reduce) -> Iterator[tuple[int, Pair]]:
