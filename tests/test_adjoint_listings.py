@@ -778,6 +778,25 @@ def f(x: Float[Array, "M N"], w: Float[Array, "N"], a: float):
             y[i, t] = x[i, t] * exp(k)
         z[i] = z[i] * c
     return g, y, z
+### sums that are read while they grow, counted from the end, in scores
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], w: Float[Array, "M"]):
+    p = zeros((M, N)); S = zeros((M, N)); O = zeros((M, D))
+    for i in range(M):
+        c = 0.0
+        for j in range(N - 1, 0, -1):
+            p[i, j] = c * w[i]
+            c += 1.0 / (1.0 + exp(-w[i] * K[j, 0]))
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E)) + p[i, j] + c
+            m = max(m, S[i, j])
+        for j in range(N):
+            l += exp(S[i, j] - m)
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += exp(S[i, j] - m) / l * V[j, d]
+    return O
 ### weights that ask whether their masked score is infinite
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
     O = zeros((M, D))
