@@ -54,7 +54,7 @@ from looptrans.runtime.verify_memory import (
     to_tensor,
 )
 from looptrans.runtime.verify_nearby import run_nearby
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.verify_sizes import SizeSet, said_of, size_sets
 
 DTYPES = ("float32", "float16", "bfloat16")
 NO_BFLOAT16 = (
@@ -117,6 +117,7 @@ def verify(
     made = emitted(program)
     sets = given_sets(sizes) if sizes is not None else size_sets(program, made.blocks)
     launcher = launcher_of(made.text, made.launcher, made.blocks)
+    notes = (*notes, *said_of(sets))
     return verify_launcher(
         reference_of(program), launcher, sets, chosen, device, seed, notes, progress
     )

@@ -32,7 +32,7 @@ from looptrans.runtime.verify_call import (
 )
 from looptrans.runtime.verify_gradient_run import Context, GradientLauncher, GradientRun
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.verify_sizes import SizeSet, said_of, size_sets
 from looptrans.transforms.advice import say_that_rows_are_apart
 
 Values: TypeAlias = np.ndarray[Any, Any]
@@ -138,6 +138,7 @@ def verify_backward(
         else size_sets(program, made.backward, (made.forward,))
     )
     launcher = gradient_launcher(made)
+    notes = (*notes, *said_of(sets))
     return verify_gradients(launcher, sets, chosen, device, seed, notes, progress)
 
 
