@@ -797,6 +797,18 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], w:
             for d in range(D):
                 O[i, d] += exp(S[i, j] - m) / l * V[j, d]
     return O
+### places beside, counted from below zero, divided by the sum of their weights
+def f(x: Float[Array, "N"], g: Float[Array, "N"], a: float):
+    y = zeros(N)
+    for i in range(N):
+        total = 0.0
+        for d in range(-2, 3):
+            if i + d >= 0 and i + d < N:
+                w = exp(a * d * d - (g[i] - g[i + d]) ** 2)
+                total += w
+                y[i] += w * x[i + d]
+        y[i] = y[i] / total
+    return y
 ### weights that ask whether their masked score is infinite
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
     O = zeros((M, D))
