@@ -1191,6 +1191,27 @@ def test_a_tie_of_the_largest_is_shared() -> None:
     assert got["dX"].tolist() == [[0.0, 1.5, 1.5, 0.0]]
 
 
+@pytest.mark.parametrize(("test", "dx"), [(">", [0.0, 7.0, 0.0]), (">=", [0.0, 1.0, 6.0])])
+def test_of_equal_numbers_the_one_that_the_listing_takes_has_the_gradient(
+    test: str, dx: list[float]
+) -> None:
+    listing = program(f"""
+def f(x: Float[Array, "N"]):
+    y = zeros(N)
+    top = 0.5
+    for t in range(N):
+        if x[t] {test} top:
+            top = x[t]
+        y[t] = top
+    return y
+""")
+    found = backward(listing)
+    x, dy = np.array([0.0, 2.0, 2.0]), np.array([5.0, 1.0, 6.0])
+    kept = np.array([0.5, 0.5, 2.0, 2.0])
+    (name,) = (each.name for each in found.saved)
+    assert execute(found.program, inputs={"x": x, "dy": dy, name: kept})["dx"].tolist() == dx
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

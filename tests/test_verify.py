@@ -522,6 +522,29 @@ def f(x: Float[Array, "N D"], y: Float[Array, "M D"], before: int):
     assert crossing["N"] == crossing["before"] + crossing["M"]
 
 
+def test_scores_that_two_kernels_work_out_may_be_rounded_twice() -> None:
+    """They are large here, and each kernel multiplies from another side."""
+    program = program_of("""
+def f(q: Float[Array, "S E"], k: Float[Array, "N E"], v: Float[Array, "N D"]):
+    s = zeros((S, N)); m = full(N, -inf); l = zeros(N); o = zeros((S, D)); r = zeros(S)
+    for j in range(N):
+        for i in range(S):
+            s[i, j] = sum(q[i, e] * k[j, e] for e in range(E))
+            m[j] = max(m[j], s[i, j])
+        for i in range(S):
+            l[j] += exp(s[i, j] - m[j])
+    for i in range(S):
+        for j in range(N):
+            r[i] += exp(s[i, j] - m[j]) / l[j]
+        for j in range(N):
+            for d in range(D):
+                o[i, d] += exp(s[i, j] - m[j]) / l[j] / (r[i] + 0.00001) * v[j, d]
+    return o
+""")
+    sizes = [{"S": 128, "E": 64, "N": 64, "D": 16}]
+    assert verify(program, sizes, dtypes=["float32"]).passed
+
+
 def test_sizes_that_show_little_are_reported() -> None:
     program = program_of("""
 def f(x: Float[Array, "N"]):

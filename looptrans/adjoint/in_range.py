@@ -66,8 +66,8 @@ class Inside:
 
     Attributes:
         extents: The extents of what an access reads, where it does; None where they are not known.
-        starts: Where the indices of what an access reads begin, which is not an array: `-2` for what
-            each iteration of `for d in range(-2, 3)` has for itself.
+        starts: Where the indices of what an access reads begin: at -2 for what each iteration of
+            `for d in range(-2, 3)` has for itself.
         known: The variables that a condition may mention.
         tested: The sizes that a variable is multiplied by where the listing tests it.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -118,9 +118,8 @@ def verify(
     sets = given_sets(sizes) if sizes is not None else size_sets(program, made.blocks)
     launcher = launcher_of(made.text, made.launcher, made.blocks)
     notes = (*notes, *said_of(sets))
-    return verify_launcher(
-        reference_of(program), launcher, sets, chosen, device, seed, notes, progress
-    )
+    reference = replace(reference_of(program), nest=made.blocks.scheduled)
+    return verify_launcher(reference, launcher, sets, chosen, device, seed, notes, progress)
 
 
 def chosen_dtypes(

@@ -156,6 +156,7 @@ def gradient_launcher(made: EmittedBackward) -> GradientLauncher:
         launcher_parameters(made.backward).names,
         made.backward.outputs,
         module,
+        made.forward.scheduled,
     )
 
 
@@ -182,7 +183,8 @@ def verify_gradients(
     Raises:
         ExecutionError: Sizes of kind `given` do not fit the listing.
     """
-    reference = gradient_reference_of(reference_of(launcher.found.listing))
+    own = replace(reference_of(launcher.found.listing), nest=launcher.nest)
+    reference = gradient_reference_of(own)
     session = _Session(Context(launcher, reference, device, seed))
     report = run_sets(session, sets, dtypes, notes, progress)
     return replace(report, direction="backward", notes=(*report.notes, *session.said()))

@@ -31,7 +31,7 @@ from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
 from looptrans.runtime.verify_errors import DRAWS, ROUNDINGS, compared, too_large
 from looptrans.runtime.verify_memory import to_array
-from looptrans.runtime.verify_nearby import run_nearby
+from looptrans.runtime.verify_nearby import roundings_of, run_nearby
 
 Values = np.ndarray[Any, Any]
 
@@ -46,6 +46,7 @@ class HandedOver:
         incoming: Gradients of outputs.
         saved: What the forward kernels returned.
         dtype: The type of the floating-point inputs.
+        nest: What the forward kernels compute, where that is known.
     """
 
     found: Backward
@@ -53,6 +54,7 @@ class HandedOver:
     incoming: Mapping[str, Values]
     saved: Mapping[str, torch.Tensor]
     dtype: str
+    nest: Program | None = None
     _runs: tuple[Outputs, ...] | None = None
     _wrong: Outputs | None = None
 
@@ -177,11 +179,12 @@ class HandedOver:
         Operands are rounded as they are and where they are a little larger, since how far off one
         of them is is luck. In float32 it is values that are each off by a rounding instead: one
         that the kernels have saved may by luck be off by much less, and what is worked out beside
-        it not. There are none where those cannot be told.
+        it not; and operations that are: a score that is worked out again is not rounded as that
+        was which the saved values come from. There are none where those cannot be told.
         """
         nothing: tuple[Outputs, Outputs] = {}, {}
         try:
-            reference = _reference(self.found.forward)
+            reference = replace(_reference(self.found.forward), nest=self.nest)
             exact = self._exact(reference)
             given = {s.name: to_array(self.saved[s.name]) for s in self.found.saved}
             if not self._are_right(reference, exact):
@@ -195,6 +198,7 @@ class HandedOver:
                 rounded = (with_rounded_operands(program, self.dtype, each) for each in scales)
                 return one, saved, *(self._gradients(each, given) for each in rounded)
             near = [self._gradients(program, _off_by_a_rounding(kept, n)) for n in range(DRAWS)]
+            near += [self._gradients(program, kept, roundings_of(n)) for n in range(DRAWS)]
         except ExecutionError:
             return nothing
         return one, saved, *near
@@ -244,12 +248,19 @@ class HandedOver:
             for name in others
         )
 
-    def _gradients(self, program: Program, saved: Mapping[str, Values]) -> Outputs:
+    def _gradients(
+        self,
+        program: Program,
+        saved: Mapping[str, Values],
+        random: np.random.Generator | None = None,
+    ) -> Outputs:
+        """Execute a backward listing, in float64, or in float32 with roundings at random."""
         given = {self.found.incoming[name]: values for name, values in self.incoming.items()}
         arrays = {**self.inputs.arrays, **saved, **given}
         names = [array.name for array in program.arrays if array.role == "input"]
         inputs = replace(self.inputs, arrays={name: arrays[name] for name in names})
-        return _reference(program).run(inputs)
+        kind = "float64" if random is None else "float32"
+        return _reference(program).run(inputs, kind, random=random)
 
 
 def _is_no_number(values: Values) -> Values:

@@ -64,7 +64,8 @@ def verify_split(
     made = emitted_split(program)
     if sizes is None:
         asked = [(each, NUMBERS[each.kind]) for each in size_sets(program, made.parts)]
-    reference, launcher = reference_of(program), launcher_of(made.text, made.launcher, made.blocks)
+    reference = replace(reference_of(program), nest=made.blocks.scheduled)
+    launcher = launcher_of(made.text, made.launcher, made.blocks)
     runs: list[Run] = []
     said = [*said_of([each for each, _ in asked])]
     for each, numbers in asked:
