@@ -1651,7 +1651,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op(_free("attention_sinks_forward_1aef7a7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_forward_c8afee44"), mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1671,7 +1671,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_sinks_backward_1aef7a7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_backward_c8afee44"), mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -1160,7 +1160,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("flash_forward_forward_08eeb1d5"), mutates_args=())
+@torch.library.custom_op(_free("flash_forward_forward_eff02a46"), mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1179,7 +1179,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("flash_forward_backward_08eeb1d5"), mutates_args=())
+@torch.library.custom_op(_free("flash_forward_backward_eff02a46"), mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

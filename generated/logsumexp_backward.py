@@ -496,7 +496,7 @@ def logsumexp_backward(X, top, log_l, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("logsumexp_forward_e5735bdd"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_forward_e009c9ee"), mutates_args=())
 def _logsumexp_forward_operator(
     X: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -513,7 +513,7 @@ def _(X, tune):
     )
 
 
-@torch.library.custom_op(_free("logsumexp_backward_e5735bdd"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_backward_e009c9ee"), mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dy: torch.Tensor, wanted: list[bool],
     tune: bool

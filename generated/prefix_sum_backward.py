@@ -438,7 +438,7 @@ def prefix_sum_backward(x, dP, *, wanted=None, tune=True):
     return (dx,)
 
 
-@torch.library.custom_op(_free("prefix_sum_forward_692bcac3"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_forward_46cd1e11"), mutates_args=())
 def _prefix_sum_forward_operator(x: torch.Tensor) -> torch.Tensor:
     return prefix_sum_forward(x)[0]
 
@@ -449,7 +449,7 @@ def _(x):
     return torch.empty((N,), dtype=x.dtype, device=x.device)
 
 
-@torch.library.custom_op(_free("prefix_sum_backward_692bcac3"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_backward_46cd1e11"), mutates_args=())
 def _prefix_sum_backward_operator(
     x: torch.Tensor, dP: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

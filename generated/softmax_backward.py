@@ -551,7 +551,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_forward_316b76e9"), mutates_args=())
+@torch.library.custom_op(_free("softmax_forward_6de20ade"), mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -563,7 +563,7 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op(_free("softmax_backward_316b76e9"), mutates_args=())
+@torch.library.custom_op(_free("softmax_backward_6de20ade"), mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

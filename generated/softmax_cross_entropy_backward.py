@@ -522,7 +522,7 @@ def softmax_cross_entropy_backward(X, y, top, log_l, dloss, *, wanted=None, tune
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_forward_cecfc512"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_forward_8cb342ca"), mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -539,7 +539,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_backward_cecfc512"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_backward_8cb342ca"), mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dloss: torch.Tensor,
     wanted: list[bool], tune: bool
