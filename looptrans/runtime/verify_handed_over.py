@@ -31,7 +31,7 @@ from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
 from looptrans.runtime.verify_errors import DRAWS, ROUNDINGS, compared, too_large
 from looptrans.runtime.verify_memory import to_array
-from looptrans.runtime.verify_nearby import roundings_of, run_nearby
+from looptrans.runtime.verify_nearby import run_nearby
 
 Values = np.ndarray[Any, Any]
 
@@ -179,8 +179,7 @@ class HandedOver:
         Operands are rounded as they are and where they are a little larger, since how far off one
         of them is is luck. In float32 it is values that are each off by a rounding instead: one
         that the kernels have saved may by luck be off by much less, and what is worked out beside
-        it not; and operations that are: a score that is worked out again is not rounded as that
-        was which the saved values come from. There are none where those cannot be told.
+        it not. There are none where those cannot be told.
         """
         nothing: tuple[Outputs, Outputs] = {}, {}
         try:
@@ -198,7 +197,6 @@ class HandedOver:
                 rounded = (with_rounded_operands(program, self.dtype, each) for each in scales)
                 return one, saved, *(self._gradients(each, given) for each in rounded)
             near = [self._gradients(program, _off_by_a_rounding(kept, n)) for n in range(DRAWS)]
-            near += [self._gradients(program, kept, roundings_of(n)) for n in range(DRAWS)]
         except ExecutionError:
             return nothing
         return one, saved, *near
@@ -248,19 +246,12 @@ class HandedOver:
             for name in others
         )
 
-    def _gradients(
-        self,
-        program: Program,
-        saved: Mapping[str, Values],
-        random: np.random.Generator | None = None,
-    ) -> Outputs:
-        """Execute a backward listing, in float64, or in float32 with roundings at random."""
+    def _gradients(self, program: Program, saved: Mapping[str, Values]) -> Outputs:
         given = {self.found.incoming[name]: values for name, values in self.incoming.items()}
         arrays = {**self.inputs.arrays, **saved, **given}
         names = [array.name for array in program.arrays if array.role == "input"]
         inputs = replace(self.inputs, arrays={name: arrays[name] for name in names})
-        kind = "float64" if random is None else "float32"
-        return _reference(program).run(inputs, kind, random=random)
+        return _reference(program).run(inputs)
 
 
 def _is_no_number(values: Values) -> Values:
