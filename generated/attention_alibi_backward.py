@@ -1169,6 +1169,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1524,7 +1528,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op(_free("attention_alibi_forward_5b23bf1a"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_forward_b4a297d0"), mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1543,7 +1547,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_alibi_backward_5b23bf1a"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_backward_b4a297d0"), mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

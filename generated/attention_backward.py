@@ -954,6 +954,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1269,7 +1273,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_forward_3404e555"), mutates_args=())
+@torch.library.custom_op(_free("attention_forward_c43bc9e5"), mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1288,7 +1292,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_backward_3404e555"), mutates_args=())
+@torch.library.custom_op(_free("attention_backward_c43bc9e5"), mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -1108,6 +1108,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1492,7 +1496,7 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_bshd_forward_763aa348"), mutates_args=())
+@torch.library.custom_op(_free("attention_bshd_forward_ed05c7c2"), mutates_args=())
 def _attention_bshd_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1512,7 +1516,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bshd_backward_763aa348"), mutates_args=())
+@torch.library.custom_op(_free("attention_bshd_backward_ed05c7c2"), mutates_args=())
 def _attention_bshd_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -1222,6 +1222,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1639,7 +1643,7 @@ def attention_document_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_document_forward_ee6fb5fc"), mutates_args=())
+@torch.library.custom_op(_free("attention_document_forward_a156f38c"), mutates_args=())
 def _attention_document_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1659,7 +1663,7 @@ def _(Q, K, V, doc, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_document_backward_ee6fb5fc"), mutates_args=())
+@torch.library.custom_op(_free("attention_document_backward_a156f38c"), mutates_args=())
 def _attention_document_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, doc: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

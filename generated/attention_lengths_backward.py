@@ -1140,6 +1140,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1553,7 +1557,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_lengths_forward_5ef872f6"), mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_forward_d0257b05"), mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1573,7 +1577,7 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_lengths_backward_5ef872f6"), mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_backward_d0257b05"), mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -945,6 +945,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1252,7 +1256,7 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_mqa_forward_2981277c"), mutates_args=())
+@torch.library.custom_op(_free("attention_mqa_forward_2ee08f1d"), mutates_args=())
 def _attention_mqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1271,7 +1275,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_mqa_backward_2981277c"), mutates_args=())
+@torch.library.custom_op(_free("attention_mqa_backward_2ee08f1d"), mutates_args=())
 def _attention_mqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

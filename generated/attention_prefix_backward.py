@@ -1019,6 +1019,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1355,7 +1359,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_prefix_forward_6277ffa4"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_forward_5d5bd4ba"), mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1375,7 +1379,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_prefix_backward_6277ffa4"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_backward_5d5bd4ba"), mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -1104,6 +1104,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1504,7 +1508,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_ragged_forward_493111b3"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_forward_9f2bca29"), mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1523,7 +1527,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_ragged_backward_493111b3"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_backward_9f2bca29"), mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

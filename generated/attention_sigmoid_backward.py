@@ -915,6 +915,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1221,7 +1225,7 @@ def attention_sigmoid_backward(Q, K, V, bias, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, dbias
 
 
-@torch.library.custom_op(_free("attention_sigmoid_forward_d3b40f33"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_forward_0b45c71b"), mutates_args=())
 def _attention_sigmoid_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1237,7 +1241,7 @@ def _(Q, K, V, bias, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_sigmoid_backward_d3b40f33"), mutates_args=())
+@torch.library.custom_op(_free("attention_sigmoid_backward_0b45c71b"), mutates_args=())
 def _attention_sigmoid_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -1258,6 +1258,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1647,7 +1651,7 @@ def attention_sinks_backward(
     return dQ, dK, dV, dsinks
 
 
-@torch.library.custom_op(_free("attention_sinks_forward_1aef7a7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_forward_c8afee44"), mutates_args=())
 def _attention_sinks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     tune: bool
@@ -1667,7 +1671,7 @@ def _(Q, K, V, window_left, sinks, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_sinks_backward_1aef7a7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_sinks_backward_c8afee44"), mutates_args=())
 def _attention_sinks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, sinks: torch.Tensor,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -1340,6 +1340,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1673,7 +1677,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_streaming_forward_f043baee"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_forward_0a4d38d0"), mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1692,7 +1696,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_streaming_backward_f043baee"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_backward_0a4d38d0"), mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

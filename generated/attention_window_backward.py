@@ -1103,6 +1103,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1438,7 +1442,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_forward_72f15a63"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_forward_6097c527"), mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1458,7 +1462,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_backward_72f15a63"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_backward_6097c527"), mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -1087,6 +1087,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1416,7 +1420,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_left_forward_3aa2cd7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_forward_057a3dae"), mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1435,7 +1439,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_left_backward_3aa2cd7e"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_backward_057a3dae"), mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

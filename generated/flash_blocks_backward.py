@@ -993,6 +993,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -1334,7 +1338,7 @@ def flash_blocks_backward(Q, K, V, scale, lse, O, dO, dlse, *, wanted=None, tune
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("flash_blocks_forward_b54c6b3e"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_forward_45de8e22"), mutates_args=())
 def _flash_blocks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1352,7 +1356,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("flash_blocks_backward_b54c6b3e"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_backward_45de8e22"), mutates_args=())
 def _flash_blocks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -657,6 +657,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -936,7 +940,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op(_free("layernorm_forward_f3c98ea2"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_forward_801dfb34"), mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -955,7 +959,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("layernorm_backward_f3c98ea2"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_backward_801dfb34"), mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

@@ -320,6 +320,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -492,7 +496,7 @@ def logsumexp_backward(X, top, log_l, dy, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("logsumexp_forward_e5735bdd"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_forward_e009c9ee"), mutates_args=())
 def _logsumexp_forward_operator(
     X: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -509,7 +513,7 @@ def _(X, tune):
     )
 
 
-@torch.library.custom_op(_free("logsumexp_backward_e5735bdd"), mutates_args=())
+@torch.library.custom_op(_free("logsumexp_backward_e009c9ee"), mutates_args=())
 def _logsumexp_backward_operator(
     X: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dy: torch.Tensor, wanted: list[bool],
     tune: bool

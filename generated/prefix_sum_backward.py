@@ -267,6 +267,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -434,7 +438,7 @@ def prefix_sum_backward(x, dP, *, wanted=None, tune=True):
     return (dx,)
 
 
-@torch.library.custom_op(_free("prefix_sum_forward_692bcac3"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_forward_46cd1e11"), mutates_args=())
 def _prefix_sum_forward_operator(x: torch.Tensor) -> torch.Tensor:
     return prefix_sum_forward(x)[0]
 
@@ -445,7 +449,7 @@ def _(x):
     return torch.empty((N,), dtype=x.dtype, device=x.device)
 
 
-@torch.library.custom_op(_free("prefix_sum_backward_692bcac3"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_backward_46cd1e11"), mutates_args=())
 def _prefix_sum_backward_operator(
     x: torch.Tensor, dP: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

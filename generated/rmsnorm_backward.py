@@ -569,6 +569,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -827,7 +831,7 @@ def rmsnorm_backward(X, w, eps, r_kept, dY, *, wanted=None, tune=True):
     return dX, dw, deps
 
 
-@torch.library.custom_op(_free("rmsnorm_forward_42223b5a"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_forward_9f5b6119"), mutates_args=())
 def _rmsnorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -844,7 +848,7 @@ def _(X, w, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("rmsnorm_backward_42223b5a"), mutates_args=())
+@torch.library.custom_op(_free("rmsnorm_backward_9f5b6119"), mutates_args=())
 def _rmsnorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, eps: float, r_kept: torch.Tensor, dY: torch.Tensor,
     wanted: list[bool], tune: bool

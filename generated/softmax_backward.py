@@ -381,6 +381,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -547,7 +551,7 @@ def softmax_backward(X, Y, dY, *, wanted=None, tune=True):
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_forward_316b76e9"), mutates_args=())
+@torch.library.custom_op(_free("softmax_forward_6de20ade"), mutates_args=())
 def _softmax_forward_operator(X: torch.Tensor, tune: bool) -> torch.Tensor:
     return softmax_forward(X, tune=tune)[0]
 
@@ -559,7 +563,7 @@ def _(X, tune):
     return torch.empty((M, N), dtype=X.dtype, device=X.device)
 
 
-@torch.library.custom_op(_free("softmax_backward_316b76e9"), mutates_args=())
+@torch.library.custom_op(_free("softmax_backward_6de20ade"), mutates_args=())
 def _softmax_backward_operator(
     X: torch.Tensor, Y: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:

@@ -330,6 +330,10 @@ def _check_tensors(*arguments):
         if tensor.dtype not in dtypes:
             allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise ValueError(f"{name} should be {allowed}, and is {tensor.dtype}: convert it")
+        if tensor.layout != torch.strided:
+            raise ValueError(f"{name} should be dense, and is {tensor.layout}: call to_dense()")
+        if tensor.is_neg():
+            raise ValueError(f"{name} is a view of what it negates: call resolve_neg()")
         if _INTERPRETED and tensor.dtype == torch.bfloat16:
             raise ValueError(
                 f"{name} is torch.bfloat16, which Triton's interpreter gets wrong: convert it"
@@ -518,7 +522,7 @@ def softmax_cross_entropy_backward(X, y, top, log_l, dloss, *, wanted=None, tune
     return (dX,)
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_forward_cecfc512"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_forward_8cb342ca"), mutates_args=())
 def _softmax_cross_entropy_forward_operator(
     X: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -535,7 +539,7 @@ def _(X, y, tune, check):
     )
 
 
-@torch.library.custom_op(_free("softmax_cross_entropy_backward_cecfc512"), mutates_args=())
+@torch.library.custom_op(_free("softmax_cross_entropy_backward_8cb342ca"), mutates_args=())
 def _softmax_cross_entropy_backward_operator(
     X: torch.Tensor, y: torch.Tensor, top: torch.Tensor, log_l: torch.Tensor, dloss: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -778,6 +778,37 @@ def f(x: Float[Array, "M N"], w: Float[Array, "N"], a: float):
             y[i, t] = x[i, t] * exp(k)
         z[i] = z[i] * c
     return g, y, z
+### sums that are read while they grow, counted from the end, in scores
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], w: Float[Array, "M"]):
+    p = zeros((M, N)); S = zeros((M, N)); O = zeros((M, D))
+    for i in range(M):
+        c = 0.0
+        for j in range(N - 1, 0, -1):
+            p[i, j] = c * w[i]
+            c += 1.0 / (1.0 + exp(-w[i] * K[j, 0]))
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E)) + p[i, j] + c
+            m = max(m, S[i, j])
+        for j in range(N):
+            l += exp(S[i, j] - m)
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += exp(S[i, j] - m) / l * V[j, d]
+    return O
+### places beside, counted from below zero, divided by the sum of their weights
+def f(x: Float[Array, "N"], g: Float[Array, "N"], a: float):
+    y = zeros(N)
+    for i in range(N):
+        total = 0.0
+        for d in range(-2, 3):
+            if i + d >= 0 and i + d < N:
+                w = exp(a * d * d - (g[i] - g[i + d]) ** 2)
+                total += w
+                y[i] += w * x[i + d]
+        y[i] = y[i] / total
+    return y
 ### weights that ask whether their masked score is infinite
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
     O = zeros((M, D))
@@ -1158,6 +1189,27 @@ def test_a_tie_of_the_largest_is_shared() -> None:
     X = np.array([[1.0, 2.0, 2.0, 0.0]])
     got = execute(found.program, inputs={"X": X, "y": np.array([2.0]), "dy": np.array([3.0])})
     assert got["dX"].tolist() == [[0.0, 1.5, 1.5, 0.0]]
+
+
+@pytest.mark.parametrize(("test", "dx"), [(">", [0.0, 7.0, 0.0]), (">=", [0.0, 1.0, 6.0])])
+def test_of_equal_numbers_the_one_that_the_listing_takes_has_the_gradient(
+    test: str, dx: list[float]
+) -> None:
+    listing = program(f"""
+def f(x: Float[Array, "N"]):
+    y = zeros(N)
+    top = 0.5
+    for t in range(N):
+        if x[t] {test} top:
+            top = x[t]
+        y[t] = top
+    return y
+""")
+    found = backward(listing)
+    x, dy = np.array([0.0, 2.0, 2.0]), np.array([5.0, 1.0, 6.0])
+    kept = np.array([0.5, 0.5, 2.0, 2.0])
+    (name,) = (each.name for each in found.saved)
+    assert execute(found.program, inputs={"x": x, "dy": dy, name: kept})["dx"].tolist() == dx
 
 
 @pytest.mark.parametrize(

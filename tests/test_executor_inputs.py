@@ -102,6 +102,19 @@ def test_no_small_sizes() -> None:
     assert 1000000 not in OTHER_VALUES
 
 
+def test_a_size_that_the_others_determine() -> None:
+    text = """
+def f(x: Float[Array, "L"], w: Float[Array, "K"]):
+    assert L == T + 3 * K and T == 2 * U
+    for t in range(T):
+        for k in range(K):
+            x[t + 3 * k] = w[k]
+"""
+    made = prepare(program_of(text), {"U": 51, "K": 37}).integers
+    assert (made["T"], made["L"]) == (102, 213)
+    assert prepare(program_of(text), {"L": 213, "K": 37}).integers["U"] == 51
+
+
 def test_sizes_that_have_nothing_to_do_with_each_other_are_found_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -222,17 +222,19 @@ def test_a_band_is_affine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guard", "function"),
+    ("guard", "function", "first"),
     [
-        ("if x[j] > s: s = x[j]", "max"),
-        ("if s < x[j]: s = x[j]", "max"),
-        ("if x[j] <= s: s = x[j]", "min"),
-        ("if s >= x[j]: s = x[j]", "min"),
+        ("if x[j] > s: s = x[j]", "max", "s"),
+        ("if s < x[j]: s = x[j]", "max", "s"),
+        ("if x[j] <= s: s = x[j]", "min", "x"),
+        ("if s >= x[j]: s = x[j]", "min", "x"),
     ],
 )
-def test_a_guarded_copy_is_an_extremum(guard: str, function: str) -> None:
+def test_a_guarded_copy_is_an_extremum(guard: str, function: str, first: str) -> None:
+    """Of equal numbers it is the first that is taken."""
     statement = find(in_loop("s = y[j]", guard), Assign)[1]
-    assert statement.values == (Call(function, (Read(Access("s", ())), Read(Access("x", (J,))))),)
+    old, new = Read(Access("s", ())), Read(Access("x", (J,)))
+    assert statement.values == (Call(function, (new, old) if first == "x" else (old, new)),)
 
 
 def test_several_targets() -> None:

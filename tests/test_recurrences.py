@@ -507,7 +507,7 @@ def f(q: Float[Array, "M"], k: Float[Array, "N"], V: Float[Array, "N D"]):
     O = zeros((M, D))
     for i in range(M):
         acc = 0.0
-        for j in range(N - 1, -1, -1):
+        for j in range(N - 1, -1, -2):
             z = q[i] * k[j]
             s = log(1.0 + exp(z))
             a = exp(z - s + acc)

@@ -484,6 +484,80 @@ def f(Q: Float[Array, "H M"], K: Float[Array, "G M"], R):
     assert found["small"][0]["G"] > 1
 
 
+def test_a_size_that_is_a_sum_of_others_is_as_large_as_they_say() -> None:
+    """Those a convolution is made of fill blocks, and its input is as long as they ask."""
+    program = program_of("""
+def f(x: Float[Array, "C L"], w: Float[Array, "O C K"]):
+    assert L == 2 * T + 3 * K
+    y = zeros((O, T))
+    for o in range(O):
+        for t in range(T):
+            for c in range(C):
+                for k in range(K):
+                    y[o, t] += w[o, c, k] * x[c, 2 * t + 3 * k]
+    return y
+""")
+    found = size_sets(program, emitted(program).blocks)
+    assert all(s.sizes["L"] == 2 * s.sizes["T"] + 3 * s.sizes["K"] for s in found)
+    assert {each.kind for each in found} == {"small", "crossing", "whole", "one", "zero"}
+    assert all(s.sizes["T"] > 64 and s.sizes["O"] > 64 for s in found if s.kind == "crossing")
+
+
+def test_what_adds_up_to_a_loop_fills_its_blocks() -> None:
+    program = program_of("""
+def f(x: Float[Array, "N D"], y: Float[Array, "M D"], before: int):
+    assert N == before + M
+    z = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            if j <= before + i:
+                for d in range(D):
+                    z[i, d] += exp(-y[i, 0] * x[j, 0]) * x[j, d]
+    return z
+""")
+    found = size_sets(program, emitted(program).blocks)
+    (crossing,) = (each.sizes for each in found if each.kind == "crossing")
+    assert crossing["M"] > 64
+    assert crossing["before"] > 64
+    assert crossing["N"] == crossing["before"] + crossing["M"]
+
+
+def test_scores_that_two_kernels_work_out_may_be_rounded_twice() -> None:
+    """They are large here, and each kernel multiplies from another side."""
+    program = program_of("""
+def f(q: Float[Array, "S E"], k: Float[Array, "N E"], v: Float[Array, "N D"]):
+    s = zeros((S, N)); m = full(N, -inf); l = zeros(N); o = zeros((S, D)); r = zeros(S)
+    for j in range(N):
+        for i in range(S):
+            s[i, j] = sum(q[i, e] * k[j, e] for e in range(E))
+            m[j] = max(m[j], s[i, j])
+        for i in range(S):
+            l[j] += exp(s[i, j] - m[j])
+    for i in range(S):
+        for j in range(N):
+            r[i] += exp(s[i, j] - m[j]) / l[j]
+        for j in range(N):
+            for d in range(D):
+                o[i, d] += exp(s[i, j] - m[j]) / l[j] / (r[i] + 0.00001) * v[j, d]
+    return o
+""")
+    sizes = [{"S": 128, "E": 64, "N": 64, "D": 16}]
+    assert verify(program, sizes, dtypes=["float32"]).passed
+
+
+def test_sizes_that_show_little_are_reported() -> None:
+    program = program_of("""
+def f(x: Float[Array, "N"]):
+    assert N <= 1
+    y = zeros(N)
+    for i in range(N):
+        y[i] = 2.0 * x[i]
+    return y
+""")
+    said = verify(program, dtypes=["float32"]).notes
+    assert any("No sizes were found" in each for each in said)
+
+
 def test_a_size_that_others_are_found_by_is_never_zero() -> None:
     """C is the extent G * C over G, of which nothing is known where G is 0."""
     text = """

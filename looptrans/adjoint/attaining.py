@@ -62,7 +62,7 @@ def with_extrema_written(program: Program) -> Attaining | None:
                 made = _opened(node)
             case Assign(targets=(cell,), values=(Select(Data(test), chosen, otherwise),)):
                 word = _moved(test, chosen, cell) if otherwise == Read(cell) else None
-                made = None if word is None else (_extremum(node, cell, word, chosen),)
+                made = None if word is None else (_extremum(node, word, cell, chosen, test),)
             case _:
                 pass
         if made is None:
@@ -92,7 +92,7 @@ def _opened(node: If) -> tuple[Node, ...] | None:
             word = _moved(part.value, value, cell) if isinstance(part, Data) else None
             if word is not None and isinstance(part, Data):
                 test = part
-                last.append(_extremum(each, cell, word, value))
+                last.append(_extremum(each, word, cell, value, part.value))
                 break
         else:
             first.append(each)
@@ -116,8 +116,11 @@ def _opened(node: If) -> tuple[Node, ...] | None:
     return (replace(node, condition=conjunction(*rest), body=found),) if rest else found
 
 
-def _extremum(node: Assign, cell: Access, word: str, value: Value) -> Assign:
-    return replace(node, values=(Call(word, (Read(cell), value)),), augmented=False)
+def _extremum(node: Assign, word: str, cell: Access, value: Value, test: Value) -> Assign:
+    """Return an extremum; of equal numbers its first has the derivative: the one that is taken."""
+    is_taken = isinstance(test, Compare) and test.op in (">=", "<=")
+    pair = (value, Read(cell)) if is_taken else (Read(cell), value)
+    return replace(node, values=(Call(word, pair),), augmented=False)
 
 
 def _moved(test: Value, value: Value, cell: Access) -> str | None:

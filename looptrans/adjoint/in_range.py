@@ -66,11 +66,14 @@ class Inside:
 
     Attributes:
         extents: The extents of what an access reads, where it does; None where they are not known.
+        starts: Where the indices of what an access reads begin: at -2 for what each iteration of
+            `for d in range(-2, 3)` has for itself.
         known: The variables that a condition may mention.
         tested: The sizes that a variable is multiplied by where the listing tests it.
     """
 
     extents: Extents
+    starts: Callable[[Access], tuple[Index, ...]]
     known: frozenset[str]
     tested: frozenset[str] = frozenset()
 
@@ -160,10 +163,12 @@ class Inside:
         for index in access.indices:
             for part in opaque_terms(index):
                 self._read(Access(part.array, part.arguments), facts, needed, tests=tests)
-        for index, extent in zip(access.indices, self.extents(access), strict=False):
+        extents, starts = self.extents(access), self.starts(access)
+        for index, extent, start in zip(access.indices, extents, starts, strict=False):
             if extent is None or not self._is_plain(index, tests=tests):
                 continue
-            for condition in (Relation(">=", index, Int(0)), Relation("<", index, extent)):
+            first = Int(0) if facts.imply(Relation(">=", start, Int(0))) else start
+            for condition in (Relation(">=", index, first), Relation("<", index, extent)):
                 if not facts.imply(condition) and not _is_left_open(index, facts):
                     needed[condition] = None
 

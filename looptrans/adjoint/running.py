@@ -142,7 +142,7 @@ class _Running:
         return tuple(made)
 
     def _loop(self, loop: Loop, before: tuple[Node, ...]) -> Loop:
-        if loop.range.step != 1 or loop.execution != "sequential":
+        if abs(loop.range.step) != 1 or loop.execution != "sequential":
             return loop
         for number, node in enumerate(loop.body):
             if not isinstance(node, Assign) or len(node.targets) != 1 or len(node.values) != 1:
@@ -167,13 +167,17 @@ class _Running:
         self.taken.add(name)
         moved = value_moved(term, {loop.variable: Var(name)})
 
-        def gathered(stop: Index) -> Value:
-            over = Generator(name, Range(loop.range.start, stop), ALWAYS)
+        def gathered(begin: Index, stop: Index) -> Value:
+            over = Generator(name, Range(begin, stop), ALWAYS)
             value = Reduce("sum", (over,), moved)
             return value if is_number(start, 0.0) else add(start, value)
 
-        here = Var(loop.variable)
-        sums = gathered(here), gathered(total(here, Int(1)))
+        first, here = loop.range.start, Var(loop.variable)
+        after = total(here, Int(1))
+        sums = gathered(first, here), gathered(first, after)
+        if loop.range.step < 0:
+            stop = total(first, Int(1))
+            sums = gathered(after, stop), gathered(here, stop)
         body = tuple(
             node if place == number else _reading(node, cell, sums[place > number])
             for place, node in enumerate(loop.body)

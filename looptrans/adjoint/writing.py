@@ -340,7 +340,7 @@ class Writer:
     def _in_range(self, nest: Nest) -> Nest:
         """Leave out what would read beside an array: the listing reads none of it there."""
         own = frozenset(g.variable for g in nest.loops)
-        reads = Inside(self._extents, own, self.tested)
+        reads = Inside(self._extents, self._starts, own, self.tested)
         nest = self._asked_in_range(nest, reads)
         conditions = nest.conditions
         facts = self.said.and_(*conditions).inside(nest.loops)
@@ -380,6 +380,14 @@ class Writer:
             return tuple(substitute(each, here) for each in definition.extents)
         arrays = {array.name: array for array in self.program.arrays}
         return arrays[access.array].shape if access.array in arrays else ()
+
+    def _starts(self, access: Access) -> tuple[Index, ...]:
+        like = self.incoming.get(access.array, access.array)
+        definition = self.system.definitions.get(like)
+        if definition is None:
+            return (Int(0),) * len(access.indices)
+        here = dict(zip(definition.variables, access.indices, strict=True))
+        return tuple(substitute(g.range.start, here) for g in definition.indices)
 
     def _outside(self, term: Term) -> tuple[Generator, ...]:
         """Order the loops of a sum; those that choose what is read stand outside of others.

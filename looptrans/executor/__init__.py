@@ -1,7 +1,7 @@
 """The meaning of a Program under NumPy, one scalar operation after the other.
 
 asked from outside        run, inputs, errors, log, races, agreement
-what a run starts from    sizes, contracts, random_inputs, spans, boxes
+what a run starts from    sizes, equations, contracts, random_inputs, spans, boxes
 one after the other       closures, control, statements, values, writes, operations, casts, philox,
                           storage
 parallel loops            tasks, private, reducing

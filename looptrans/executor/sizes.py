@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from looptrans.executor.equations import determined, equations, solved, steps
 from looptrans.executor.errors import InputMismatch, NoInputsFound
+from looptrans.ir.affine import Form
 from looptrans.ir.condition import compared
 from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Index, Int, Param, parameters
@@ -16,6 +18,8 @@ from looptrans.ir.quotients import whole_quotients
 
 FIRST_DEFAULT = 4
 OTHER_VALUES = (2, 3, 4, 5, 6, 8, 1, 7, 9, 10, 12, 16, 18, 20, 24, 32, 0)
+LARGEST = 10_000
+"""How large a size may be that an equation determines, where nobody gave it."""
 MOST_TRIES = 200_000
 
 
@@ -41,6 +45,7 @@ class Sizes:
     program: Program
     values: dict[str, int] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+    _sums: tuple[Form, ...] = ()
 
     def put(self, name: str, value: int, origin: str) -> None:
         """Note a value.
@@ -128,7 +133,9 @@ class Sizes:
         contracts = [c for c in self.program.contracts if _mentions(c, open_names)]
         # What is known already is compared elsewhere, where the message can say more.
         extents = [e for e in extents if set(parameters(e.declared)) & set(open_names)]
+        self._sums, sums = tuple(equations(self.program)), determined(self.program)
         for names in self._together(open_names, contracts, extents):
+            names.sort(key=lambda name: steps(name, sums))
             own = [c for c in contracts if _mentions(c, names)]
             about = [e for e in extents if set(parameters(e.declared)) & set(names)]
             if any(self._search(names, defaults, own, about, count(), w) for w in (True, False)):
@@ -175,8 +182,12 @@ class Sizes:
     ) -> bool:
         if not names:
             return True
-        name, rest = names[0], names[1:]
-        for value in dict.fromkeys((defaults[name], *OTHER_VALUES)):
+        found = (n for n in names if any(True for _ in solved(self._sums, n, self.values)))
+        name = next(found, names[0])
+        rest = [other for other in names if other != name]
+        values = [defaults[name], *OTHER_VALUES]
+        asked = [v for v in solved(self._sums, name, self.values) if 0 <= v <= LARGEST]
+        for value in dict.fromkeys(asked or values):
             if next(tries) > MOST_TRIES:
                 return False
             self.values[name] = value

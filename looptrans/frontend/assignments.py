@@ -170,7 +170,10 @@ class Assignments:
         )
 
     def extremum(self, statement: ast.If) -> Node | None:
-        """Read `if x > s: s = x` as `s = max(s, x)`, and its mirror images; None for others."""
+        """Read `if x > s: s = x` as `s = max(s, x)`, and its mirror images; None for others.
+
+        Of equal numbers the first has the derivative: `if x >= s: s = x` is `s = max(x, s)`.
+        """
         match statement:
             case ast.If(
                 test=ast.Compare(left=left, ops=[operator], comparators=[right]),
@@ -194,7 +197,9 @@ class Assignments:
         leading = self.comments.above(assignment.lineno)
         comment = self.comment(assignment)
         label, labelled = self.labels.of(assignment, comment)
-        result = Call("max" if larger else "min", (old, new))
+        takes_equal = isinstance(operator, ast.GtE | ast.LtE)
+        pair = (new, old) if takes_equal else (old, new)
+        result = Call("max" if larger else "min", pair)
         access = self._store(target, result, None)
         return Assign(
             label,

@@ -39,10 +39,13 @@ class Reference:
         program: The listing.
         parallel: The same with the loops in parallel that may be, also where all iterations add to
             one number.
+        nest: What the kernels compute, at the end of a derivation; None where that is not known.
+            It says no more than what rounding does to what is worked out again.
     """
 
     program: Program
     parallel: Program
+    nest: Program | None = None
 
     def run(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -55,7 +55,7 @@ from looptrans.runtime.verify_memory import (
     to_tensor,
 )
 from looptrans.runtime.verify_nearby import run_nearby
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.verify_sizes import SizeSet, said_of, size_sets
 
 DTYPES = ("float32", "float16", "bfloat16")
 NO_BFLOAT16 = (
@@ -118,9 +118,9 @@ def verify(
     made = emitted(program)
     sets = given_sets(sizes) if sizes is not None else size_sets(program, made.blocks)
     launcher = launcher_of(made.text, made.launcher, made.blocks)
-    return verify_launcher(
-        reference_of(program), launcher, sets, chosen, device, seed, notes, progress
-    )
+    notes = (*notes, *said_of(sets))
+    reference = replace(reference_of(program), nest=made.blocks.scheduled)
+    return verify_launcher(reference, launcher, sets, chosen, device, seed, notes, progress)
 
 
 def chosen_dtypes(

@@ -32,7 +32,7 @@ from looptrans.runtime.verify_call import (
 )
 from looptrans.runtime.verify_gradient_run import Context, GradientLauncher, GradientRun
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.verify_sizes import SizeSet, said_of, size_sets
 from looptrans.transforms.advice import say_that_rows_are_apart
 
 Values: TypeAlias = np.ndarray[Any, Any]
@@ -138,6 +138,7 @@ def verify_backward(
         else size_sets(program, made.backward, (made.forward,))
     )
     launcher = gradient_launcher(made)
+    notes = (*notes, *said_of(sets))
     return verify_gradients(launcher, sets, chosen, device, seed, notes, progress)
 
 
@@ -155,6 +156,7 @@ def gradient_launcher(made: EmittedBackward) -> GradientLauncher:
         launcher_parameters(made.backward).names,
         made.backward.outputs,
         module,
+        made.forward.scheduled,
     )
 
 
@@ -181,7 +183,8 @@ def verify_gradients(
     Raises:
         ExecutionError: Sizes of kind `given` do not fit the listing.
     """
-    reference = gradient_reference_of(reference_of(launcher.found.listing))
+    own = replace(reference_of(launcher.found.listing), nest=launcher.nest)
+    reference = gradient_reference_of(own)
     session = _Session(Context(launcher, reference, device, seed))
     report = run_sets(session, sets, dtypes, notes, progress)
     return replace(report, direction="backward", notes=(*report.notes, *session.said()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -56,7 +56,8 @@ def compared(
     adding the same products from the other end may change it tenfold. So the plain computation is
     made in either order before an error counts as too large, and then on inputs that are each off
     by a rounding at most, with operations that are off by one as well: what those move, no kernel
-    can be blamed for.
+    can be blamed for. Nor for what they move in the nest of the kernels, which may work out the
+    same number twice.
 
     Args:
         name: The output.
@@ -68,7 +69,8 @@ def compared(
         always_plain: Whether the plain error counts even where the least tolerance suffices, so
             that it shows in the report.
         empty: Elements that no iteration has a part in: they are met exactly.
-        nearby: The plain computation with roundings of some number; see `verify_nearby`.
+        nearby: The plain computation with roundings of some number; from `DRAWS` on that of the
+            nest of the kernels; see `verify_nearby`.
         rounded: Where operands of products are rounded to the output's type, as matrix instructions
             want them: the plain computation with operands rounded in some way, that of a number.
             Where one term decides, nothing evens that out, and where terms cancel, what is left is
@@ -99,12 +101,18 @@ def compared(
         own = max(own, relative_error(other, exact, finite)[0])
     if not problem and error > max(least, 2 * own) and nearby is not None:
         own = max(own, plain_nearby(lambda n: _filled(nearby(n), exact, empty), exact, asked))
+    if not problem and error > max(least, 2 * own) and nearby is not None:
+        again = range(DRAWS, 2 * DRAWS)
+        near = plain_nearby(lambda n: _filled(nearby(n), exact, empty), exact, asked, again)
+        own = max(own, near)
     if not problem and error > max(least, 2 * own) and rounded is not None:
         own = max(own, least)
         if error > 2 * own:
             own = max(
                 own,
-                plain_nearby(lambda n: _filled(rounded(n), exact, empty), exact, asked, ROUNDINGS),
+                plain_nearby(
+                    lambda n: _filled(rounded(n), exact, empty), exact, asked, range(ROUNDINGS)
+                ),
             )
     tolerance = max(least, 2 * own) if np.any(exact[asked] != 0) else 0.0
     if not problem and error > tolerance:
@@ -140,7 +148,10 @@ def negligible(found: Values, exact: Values) -> Values:
 
 
 def plain_nearby(
-    nearby: Callable[[int], Values], exact: Values, asked: Values, draws: int = DRAWS
+    nearby: Callable[[int], Values],
+    exact: Values,
+    asked: Values,
+    draws: Iterable[int] = range(DRAWS),
 ) -> float:
     """Return the largest error of the plain computation with roundings at random.
 
@@ -148,7 +159,7 @@ def plain_nearby(
     was taken.
     """
     own = 0.0
-    for number in range(draws):
+    for number in draws:
         other = nearby(number)
         finite = asked & np.isfinite(exact) & np.isfinite(other)
         error = relative_error(other, exact, finite)[0]

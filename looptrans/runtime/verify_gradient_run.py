@@ -17,6 +17,7 @@ import torch
 
 from looptrans.adjoint.derived import Backward
 from looptrans.executor.inputs import Inputs
+from looptrans.ir.program import Program
 from looptrans.runtime.empty_rows import with_masked_rows
 from looptrans.runtime.gradient_machine import Differentiated
 from looptrans.runtime.gradient_reference import GradientReference
@@ -64,6 +65,7 @@ class GradientLauncher:
         backward_arguments: What its arguments are in the backward listing, in order.
         gradients: What it returns, in order: names of the backward listing.
         module: The module both are from, whose new tensors are watched; None where they have none.
+        nest: What the forward kernels compute, where that is known.
     """
 
     found: Backward
@@ -74,6 +76,7 @@ class GradientLauncher:
     backward_arguments: tuple[str, ...]
     gradients: tuple[str, ...]
     module: ModuleType | None = None
+    nest: Program | None = None
 
 
 @dataclass(slots=True)
@@ -276,7 +279,8 @@ class GradientRun:
         exact = run()
         other = run(last_at_ties=True) if exact.tied else None
         later: dict[str, Differentiated] = {}
-        shift = HandedOver(self.found, self.inputs, incoming, saved, self.dtype)
+        nest = self.context.launcher.nest
+        shift = HandedOver(self.found, self.inputs, incoming, saved, self.dtype, nest)
 
         moved = shift.elsewhere()
         is_rounded = self.dtype != "float32" and rounds_operands(self.found.program, self.dtype)

@@ -46,6 +46,7 @@ class HandedOver:
         incoming: Gradients of outputs.
         saved: What the forward kernels returned.
         dtype: The type of the floating-point inputs.
+        nest: What the forward kernels compute, where that is known.
     """
 
     found: Backward
@@ -53,6 +54,7 @@ class HandedOver:
     incoming: Mapping[str, Values]
     saved: Mapping[str, torch.Tensor]
     dtype: str
+    nest: Program | None = None
     _runs: tuple[Outputs, ...] | None = None
     _wrong: Outputs | None = None
 
@@ -67,11 +69,12 @@ class HandedOver:
         name = self.found.gradients[argument]
         if any(name not in run for run in self._runs):
             return 0.0
-        one, saved, other, *near = (run[name][asked] for run in self._runs)
+        one, saved, *others = (run[name][asked] for run in self._runs)
+        if self.dtype == "float32":
+            return max(_distance(one, each) for each in (saved, *others))
         # Kernels may round an operand before or after a factor: what they round moves as far from
         # what is rounded here as that does from what is not.
-        moved = _distance(one, other) + 2 * _distance(saved, other)
-        return max(moved, *(_distance(one, each) for each in near), 0.0)
+        return max(_distance(one, each) + 2 * _distance(saved, each) for each in others)
 
     def undefined(self, argument: str) -> Values:
         """Return which elements are no numbers because of what is saved in the listing itself.
@@ -173,13 +176,14 @@ class HandedOver:
     def _work_out(self) -> tuple[Outputs, ...]:
         """Return the gradients: of exact values, of saved ones, and with rounded operands besides.
 
-        In float32 those of values that are each off by a rounding follow: one that the kernels have
-        saved may by luck be off by much less, and what is worked out beside it not. There are none
-        where those cannot be told.
+        Operands are rounded as they are and where they are a little larger, since how far off one
+        of them is is luck. In float32 it is values that are each off by a rounding instead: one
+        that the kernels have saved may by luck be off by much less, and what is worked out beside
+        it not. There are none where those cannot be told.
         """
-        nothing: tuple[Outputs, Outputs, Outputs] = {}, {}, {}
+        nothing: tuple[Outputs, Outputs] = {}, {}
         try:
-            reference = _reference(self.found.forward)
+            reference = replace(_reference(self.found.forward), nest=self.nest)
             exact = self._exact(reference)
             given = {s.name: to_array(self.saved[s.name]) for s in self.found.saved}
             if not self._are_right(reference, exact):
@@ -189,12 +193,13 @@ class HandedOver:
             one = self._gradients(program, kept)
             saved = self._gradients(program, given)
             if self.dtype != "float32":
-                rounded = with_rounded_operands(program, self.dtype)
-                return one, saved, self._gradients(rounded, given)
+                scales = (1.0 + number / ROUNDINGS for number in range(DRAWS))
+                rounded = (with_rounded_operands(program, self.dtype, each) for each in scales)
+                return one, saved, *(self._gradients(each, given) for each in rounded)
             near = [self._gradients(program, _off_by_a_rounding(kept, n)) for n in range(DRAWS)]
         except ExecutionError:
             return nothing
-        return one, saved, saved, *near
+        return one, saved, *near
 
     def _are_right(self, reference: Reference, exact: Outputs) -> bool:
         """Tell whether the forward kernels are off by rounding alone: what is wrong moves nothing.

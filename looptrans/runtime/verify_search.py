@@ -7,6 +7,7 @@ from itertools import islice
 
 from looptrans.blocks.expr import Role
 from looptrans.blocks.program import BlockProgram
+from looptrans.executor.equations import determined
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare
 from looptrans.ir.condition import Relation, walk_condition
@@ -46,7 +47,8 @@ class Search:
         roles: For each size what the loops are in the kernels that it bounds.
         blocks: For each size the most iterations that a block of such a loop has; 0 for none.
         compound: The extents of loops that are no single size, with those of a block; 0 for none.
-        tied: The sizes that stand in contracts or divide: not every number suits the others.
+        solved: The sizes that others determine by a contract, each with the sum that it is.
+        tied: Others that stand in contracts or divide: not every number suits the others.
     """
 
     def __init__(
@@ -66,7 +68,6 @@ class Search:
         """
         self.program = program
         self.names = names
-        self.tied = _tied(program)
         self.roles: dict[str, set[Role]] = {}
         self.blocks: dict[str, int] = {}
         self.compound: dict[Index, int] = {}
@@ -81,6 +82,15 @@ class Search:
                     self.blocks[name] = max(block, self.blocks.get(name, 0))
                 if not isinstance(dim.extent, Param) and parameters(dim.extent):
                     self.compound[dim.extent] = max(block, self.compound.get(dim.extent, 0))
+        looped = [n for n, roles in self.roles.items() if {"rows", "tile"} & roles]
+        self.solved = {n: e for n, e in determined(program, looped).items() if n in names}
+        for name, index in self.solved.items():
+            # What a loop goes over is as large as what adds up to it.
+            for each in parameters(index):
+                if each not in self.roles and name in self.roles:
+                    self.roles[each] = set(self.roles[name])
+                    self.blocks[each] = self.blocks[name]
+        self.tied = _tied(program, self.solved)
 
     # Sizes that fill blocks
 
@@ -101,7 +111,8 @@ class Search:
         numbers = wanted(self.names, self.roles, table, self.tied)
         fewer = wanted(self.names, few(self.roles), table, self.tied)
         low = wanted(self.names, _low(self.roles), table, self.tied)
-        wide = [n for n in self.names if {"rows", "tile"} & self.roles.get(n, set())]
+        free = [n for n in self.names if n not in self.solved]
+        wide = [n for n in free if {"rows", "tile"} & self.roles.get(n, set())]
         alone = [n for n in wide if "program" not in self.roles[n]]
         far = {n: filling(numbers[n], self.blocks[n], table) for n in wide}
         near = {n: filling(numbers[n], self.blocks[n], table, near=True) for n in wide}
@@ -159,7 +170,7 @@ class Search:
         self, numbers: Wanted, filled: Collection[str], table: Table, most: int
     ) -> dict[str, int] | None:
         """Return sizes at which a run makes no more operations, or None."""
-        if work(self._run, {n: each[0] for n, each in numbers.items()}) > most:
+        if work(self._run, self._completed({n: each[0] for n, each in numbers.items()})) > most:
             return None
         found = self.reaching(self.fitting(numbers), filled, table)
         return None if found is None or work(self._run, found) > most else found
@@ -168,13 +179,47 @@ class Search:
 
     def fitting(self, numbers: Wanted) -> dict[str, int] | None:
         """Return sizes that satisfy the listing, each the first of its numbers that can be had."""
+        found = self._fitting(numbers) if self.solved else None
+        found = found or self._one_by_one(numbers)
+        return None if found is None else self._reached(found)
+
+    def _fitting(self, numbers: Wanted) -> dict[str, int] | None:
+        """Return sizes of which some are what the others determine."""
+        given: dict[str, int] = {}
+        first = {name: each[0] for name, each in numbers.items()}
+        for name in (n for n in numbers if n not in self.solved):
+            for number in numbers[name]:
+                mine = {**given, name: number}
+                every = self._completed({**first, **mine})
+                if _fits(self.program, every) or _fits(self.program, mine):
+                    given = mine
+                    break
+            else:
+                return None
+        found = self._completed(given)
+        if any(name not in found for name in numbers) or not _fits(self.program, found):
+            return None
+        return {name: found[name] for name in numbers}
+
+    def _one_by_one(self, numbers: Wanted) -> dict[str, int] | None:
+        """Return sizes each of which fits those before it."""
         given: dict[str, int] = {}
         for name, each in numbers.items():
             number = next((n for n in each if _fits(self.program, {**given, name: n})), None)
             if number is None:
                 return None
             given[name] = number
-        return self._reached(given)
+        return given
+
+    def _completed(self, given: Mapping[str, int]) -> dict[str, int]:
+        """Return sizes of which some are what the others determine."""
+        found = dict(given)
+        for _ in self.solved:
+            for name, index in self.solved.items():
+                value = evaluate(index, found)
+                if value is not None:
+                    found[name] = value
+        return found
 
     def reaching(
         self,
@@ -220,7 +265,7 @@ class Search:
             return given
         for name in parameters(extent):
             for times in (1, 2, 4):
-                larger = {**given, name: given[name] + (least - count) * times}
+                larger = self._completed({**given, name: given[name] + (least - count) * times})
                 if (evaluate(extent, larger) or 0) >= least and _fits(self.program, larger):
                     return larger
         return given
@@ -234,13 +279,15 @@ def _low(roles: Mapping[str, set[Role]]) -> dict[str, set[Role]]:
     }
 
 
-def _tied(program: Program) -> frozenset[str]:
+def _tied(program: Program, solved: Mapping[str, Index]) -> frozenset[str]:
     """Return the sizes that stand in contracts or divide: not every number suits the others."""
     found: set[str] = set()
     for contract in program.contracts:
         for part in walk_condition(contract.condition):
             if isinstance(part, Relation):
-                found.update(parameters(part.left), parameters(part.right))
+                names = {*parameters(part.left), *parameters(part.right)}
+                if part.op != "==" or names.isdisjoint(solved):
+                    found.update(names)
     for index in whole_quotients(program):
         found.update(parameters(index))
     return frozenset(found)

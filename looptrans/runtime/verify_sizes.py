@@ -66,3 +66,11 @@ def size_sets(
         if each is not None:
             found.setdefault(tuple((name, each[name]) for name in names), kind)
     return tuple(SizeSet(kind, dict(items)) for items, kind in found.items())
+
+
+def said_of(sets: Sequence[SizeSet]) -> tuple[str, ...]:
+    """Return what a report has to say of the sizes that were found."""
+    numbers = [each.sizes.values() for each in sets if each.kind != "given" and each.sizes]
+    if not numbers or any(min(each) > 0 and max(each) > 1 for each in numbers):
+        return ()
+    return ("No sizes were found that are all there and not all 1: name some with --sizes.",)

@@ -16,7 +16,7 @@ from looptrans.runtime.device import prepare_device
 from looptrans.runtime.reference import reference_of
 from looptrans.runtime.verification import Report, Run
 from looptrans.runtime.verify import chosen_dtypes, launcher_of, verify_launcher
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.verify_sizes import SizeSet, said_of, size_sets
 
 PARTS = "parts"
 GIVEN = (1, 2, 3, 7)
@@ -64,9 +64,10 @@ def verify_split(
     made = emitted_split(program)
     if sizes is None:
         asked = [(each, NUMBERS[each.kind]) for each in size_sets(program, made.parts)]
-    reference, launcher = reference_of(program), launcher_of(made.text, made.launcher, made.blocks)
+    reference = replace(reference_of(program), nest=made.blocks.scheduled)
+    launcher = launcher_of(made.text, made.launcher, made.blocks)
     runs: list[Run] = []
-    said: list[str] = []
+    said = [*said_of([each for each, _ in asked])]
     for each, numbers in asked:
         for parts in numbers:
             run = replace(launcher, run=functools.partial(launcher.run, parts=parts))

@@ -150,6 +150,8 @@ def findings(folder: Path) -> Iterator[Error]:
     for part, message in (
         ("torch.Tensor", refused("matmul", [1.0], b, bias)),
         ("2 dimensions", refused("matmul", a[0], b, bias)),
+        ("resolve_neg", refused("matmul", torch._neg_view(a), b, bias)),
+        ("to_dense", refused("matmul", a.to_sparse(), b, bias)),
         ("float64", refused("matmul", a.double(), b, bias)),
         ("one dtype", refused("matmul", a, b.to(half), bias)),
         ("(3, 4)", refused("matmul", a, torch.ones(5, 4), bias)),
