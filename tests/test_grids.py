@@ -75,6 +75,8 @@ def agrees(before: Program, found: Derivation) -> None:
     for sizes in ((1, 1, 2, 1), (3, 2, 1, 1), (2, 5, 2, 3), (4, 3, 3, 0), (0, 3, 2, 1)):
         known = dict(zip(("Y", "X", "E", "R"), sizes, strict=True)) | {"D": 2, "T": 3}
         known = {p.name: known[p.name] for p in before.parameters if p.name in known}
+        if "page" in before.arguments and not known["Y"]:
+            continue  # no number is below it
         inputs: dict[str, Any] = dict(prepare(before, known, None, 1).arrays)
         want = execute(before, sizes=known, inputs=inputs)
         have = execute(found.last, sizes=known, inputs=inputs)
@@ -226,7 +228,7 @@ def test_scalars_between_the_loops_are_set_for_each_cell() -> None:
     found = derive(listing, "fold")
     assert found.steps[0].kind == "coalesced"
     last = text_of(found.last)
-    assert "K[page[r, tc // X], tc % X" in last and "if tc < n[r]" in last
+    assert "where = page[r, tc // X]" in last and "if tc < n[r]" in last
     agrees(listing, found)
 
 

@@ -19,6 +19,9 @@ DRAWS = 3
 ROUNDINGS = 8
 """In how many ways operands of products are rounded, where those of one kernel decide."""
 
+WORKED_OUT_TIMES = 8.0
+"""How many times the error of the listing is believed of numbers that kernels work out anew."""
+
 MOST_ROUNDING = 2.0**-6
 """The largest relative error that roundings in float32 are believed to make."""
 
@@ -56,8 +59,8 @@ def compared(
     adding the same products from the other end may change it tenfold. So the plain computation is
     made in either order before an error counts as too large, and then on inputs that are each off
     by a rounding at most, with operations that are off by one as well: what those move, no kernel
-    can be blamed for. Nor for what they move in the nest of the kernels, which may work out the
-    same number twice.
+    can be blamed for. In the nest of the kernels, which may work out the same number twice, they
+    may move it `WORKED_OUT_TIMES` as far; a nest where they move it further is a bad one.
 
     Args:
         name: The output.
@@ -104,7 +107,7 @@ def compared(
     if not problem and error > max(least, 2 * own) and nearby is not None:
         again = range(DRAWS, 2 * DRAWS)
         near = plain_nearby(lambda n: _filled(nearby(n), exact, empty), exact, asked, again)
-        own = max(own, near)
+        own = max(own, min(near, WORKED_OUT_TIMES * max(own, least / 2)))
     if not problem and error > max(least, 2 * own) and rounded is not None:
         own = max(own, least)
         if error > 2 * own:
