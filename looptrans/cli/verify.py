@@ -35,11 +35,11 @@ float64, by the Frobenius norm of the difference over that of the result. In flo
 be 2e-6, or twice that of the listing executed in float32; in 16 bits twice that of the listing
 executed in float32 on the same inputs and rounded once, or that of one rounding. (There the sums of
 the listing may be added in either order, and its inputs and operations be off by a rounding: where
-few elements decide, the error of one is luck. Numbers that the kernels work out twice may differ by
-up to eight times as much.) A result that is 0 throughout is met exactly, but for what such roundings
-make of it; infinities stand where they should, and where the listing's own execution is nan nothing
-is asked, except that a row that is masked throughout gives what no iterations give. At sizes that
-make it divide by zero, as 1 / sqrt(E) does where E is 0, kernels may give nan for any number.
+few elements decide, the error of one is luck. What the kernels work out twice may be off by up to
+eight times as much.) A result that is 0 throughout is met exactly, but for what such roundings make
+of it; infinities stand where they should, and where the listing's own execution is nan nothing is
+asked, except that a row that is masked throughout gives what no iterations give. At sizes that make
+it divide by zero, as 1 / sqrt(E) does where E is 0, kernels may give nan for any number.
 
 Outputs are poisoned before, so that what nobody writes shows; every tensor lies between guard zones
 that must stay what they were, as must inputs that the listing does not write. Inputs are normal,

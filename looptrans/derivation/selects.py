@@ -6,6 +6,8 @@ if j > i: pass                            if j <= i: l = l + p
 else: l = l + p                     ->
 if ok[i] == 1: x[i] = a             ->    x[i] = a if ok[i] == 1 else b
 else: x[i] = b
+if r <= d: l += r * r               ->    l = l + (r * r if r <= d else d * r)
+else: l += d * r
 """
 
 from __future__ import annotations
@@ -13,11 +15,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.algebra.branches import extremum
-from looptrans.ir.condition import Condition, Data, Relation, opposite, walk_condition
+from looptrans.ir.condition import (
+    Condition,
+    Data,
+    Relation,
+    is_data_dependent,
+    opposite,
+    walk_condition,
+)
 from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
-from looptrans.ir.value import Call, Holds, Select, Value, rank_of
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Holds,
+    Read,
+    Select,
+    Unary,
+    Value,
+    rank_of,
+    walk_value,
+)
 
 
 def with_selects(program: Program) -> Program:
@@ -36,6 +56,12 @@ def _node(node: Node) -> Node:
         ) if target == also and _is_opaque(condition):
             value = Select(condition, one, other_value)
             return _node(replace(first, values=(value,), augmented=False))
+        case If(condition, (only,), (_,)) if is_data_dependent(condition):
+            pair = _node(only), _node(node.orelse[0])
+            update = _update(condition, *pair)
+            if update is not None:
+                return update
+            return replace(node, body=pair[:1], orelse=pair[1:])
         case If(condition, (), (_, *_) as other):
             return _node(replace(node, condition=opposite(condition), body=other, orelse=()))
         case If():
@@ -48,6 +74,37 @@ def _node(node: Node) -> Node:
             return replace(node, body=tuple(_node(n) for n in node.body))
         case _:
             return node
+
+
+def _update(condition: Condition, one: Node, other: Node) -> Assign | None:
+    """Return two updates of one cell, of which a condition chooses, as one by the chosen term."""
+    if not (isinstance(one, Assign) and isinstance(other, Assign)):
+        return None
+    if len(one.targets) != 1 or len(one.values) != 1 or one.targets != other.targets:
+        return None
+    first, second = (_joined(node.targets[0], node.values[0]) for node in (one, other))
+    if first is None or second is None or first[0] != second[0] or len(other.values) != 1:
+        return None
+    how, cell = first[0], Read(one.targets[0])
+    term = Select(condition, first[1], second[1])
+    value: Value = Binary("+", cell, term) if how == "+" else Call(how, (cell, term))
+    return replace(one, values=(value,), augmented=False)
+
+
+def _joined(cell: Access, value: Value) -> tuple[str, Value] | None:
+    """Return how a term is joined to a cell, and the term, where a value is that."""
+    old = Read(cell)
+    match value:
+        case Binary("+", left, right) if left == old and old not in walk_value(right):
+            return "+", right
+        case Binary("-", left, right) if left == old and old not in walk_value(right):
+            return "+", Unary("-", right)
+        case Call("max" | "min" as how, (left, right)) if left == old and old not in walk_value(
+            right
+        ):
+            return how, right
+        case _:
+            return None
 
 
 def _is_opaque(condition: Condition) -> bool:

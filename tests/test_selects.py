@@ -1,0 +1,54 @@
+"""Choices in one form, and updates of one cell by the term that a condition chooses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from looptrans.derivation.selects import with_selects
+from looptrans.executor import execute
+from looptrans.ir.listing import listing as text_of
+from looptrans.ir.program import If
+from looptrans.ir.walk import nodes
+from tests.analysis import program
+
+LISTING = """
+def f(X: Float[Array, "M N"], d: float):
+    L = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            {body}
+    return L
+"""
+UPDATES = [
+    ("if X[i, j] <= d: L[i] += 1.0\n            else: L[i] += X[i, j]", "L[i] + (1.0 if"),
+    ("if X[i, j] <= d: L[i] += 1.0\n            else: L[i] -= X[i, j]", "else -X[i, j])"),
+    (
+        "if X[i, j] > d: L[i] += 1.0\n            elif X[i, j] < -d: L[i] -= 2.0\n"
+        "            else: L[i] += X[i, j]",
+        "(1.0 if X[i, j] > d else -2.0 if X[i, j] < -d else X[i, j])",
+    ),
+    (
+        "if X[i, j] > 0.0: L[i] = max(L[i], X[i, j])\n"
+        "            else: L[i] = max(L[i], -2.0 * X[i, j])",
+        "max(L[i], X[i, j] if X[i, j] > 0.0 else -2.0 * X[i, j])",
+    ),
+    # What is joined in different ways, or to different cells, or looks at the cell, stays.
+    ("if X[i, j] > 0.0: L[i] += 1.0\n            else: L[i] = max(L[i], 2.0)", ""),
+    ("if X[i, j] > 0.0: L[i] += 1.0\n            else: L[0] += 2.0", ""),
+    ("if X[i, j] > 0.0: L[i] += 1.0\n            else: L[i] += 2.0 * L[i]", ""),
+    # A condition on indices says where blocks are masked.
+    ("if j <= i: L[i] += 1.0\n            else: L[i] += X[i, j]", ""),
+]
+
+
+@pytest.mark.parametrize(("body", "update"), UPDATES)
+def test_updates_by_a_chosen_term_are_one(body: str, update: str) -> None:
+    listing = program(LISTING.format(body=body))
+    found = with_selects(listing)
+    assert any(isinstance(node, If) for node in nodes(found.body)) == (not update)
+    assert update in " ".join(text_of(found).split())
+    inputs = {"X": np.random.default_rng(0).standard_normal((3, 5))}
+    sizes = {"M": 3, "N": 5, "d": 0.4}
+    want = execute(listing, sizes=sizes, inputs=inputs)["L"]
+    np.testing.assert_array_equal(execute(found, sizes=sizes, inputs=inputs)["L"], want)
