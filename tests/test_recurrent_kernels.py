@@ -64,6 +64,20 @@ def gru(X: Float[Array, "T D"], Z: Float[Array, "T D"], R: Float[Array, "T D"],
             n = tanh(X[t, k] + r * sum(Uh[k, e] * h[t, e] for e in range(D)))
             h[t + 1, k] = (1.0 - z) * n + z * h[t, k]
     return h
+### GRU whose gate stands before what it gates
+def cho(x: Float[Array, "T D"], Wz: Float[Array, "D D"], Wr: Float[Array, "D D"],
+        Uz: Float[Array, "D D"], Ur: Float[Array, "D D"], Uh: Float[Array, "D D"]):
+    h = zeros((T + 1, D)); z = zeros((T, D)); r = zeros((T, D))
+    for t in range(T):
+        for a in range(D):
+            z[t, a] = 1 / (1 + exp(-(sum(Wz[a, i] * x[t, i] for i in range(D))
+                                     + sum(Uz[a, c] * h[t, c] for c in range(D)))))
+            r[t, a] = 1 / (1 + exp(-(sum(Wr[a, i] * x[t, i] for i in range(D))
+                                     + sum(Ur[a, c] * h[t, c] for c in range(D)))))
+        for a in range(D):
+            n = tanh(sum(Uh[a, c] * r[t, c] * h[t, c] for c in range(D)))
+            h[t + 1, a] = (1 - z[t, a]) * h[t, a] + z[t, a] * n
+    return h
 ### minimal gated unit, whose gate stands before what it gates
 def mgu(X: Float[Array, "T D"], F: Float[Array, "T D"], Uf: Float[Array, "D D"],
         Uh: Float[Array, "D D"]):
@@ -309,6 +323,7 @@ IN_FLOAT32 = (
     "LSTM",
     "LSTM of rows, with peepholes",
     "GRU",
+    "GRU whose gate stands before what it gates",
     "paths through a table, every cell of which is set one after the other",
     "paths under a border, whose gradients are set one after the other",
 )

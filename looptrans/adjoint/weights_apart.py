@@ -162,9 +162,20 @@ class _Known:
                         self.weights.add(target.array)
 
     def waits_for(self, value: Value) -> frozenset[str]:
-        """Return the maxima and sums a value hangs on that are known behind earlier loops only."""
+        """Return the maxima and sums a value hangs on that are known behind earlier loops only.
+
+        They are of all terms: a term that has sums of its own waits for none of another loop.
+        """
         none: frozenset[str] = frozenset()
-        return none.union(*(self.waiting.get(name, none) for name in arrays_in(value)))
+        over = self.site.loops[self.depth].variable
+        found = none
+        for part in walk_value(value):
+            if isinstance(part, Read):
+                name = part.access.array
+                own = any(over in variables(index) for index in part.access.indices)
+                if not (own and self.waiting.get(name) == frozenset({name})):
+                    found |= self.waiting.get(name, none)
+        return found
 
     def is_weight(self, value: Value) -> bool:
         """Tell whether an exponential is a part of a value from which a maximum is taken off."""
