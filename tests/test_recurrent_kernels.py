@@ -64,6 +64,19 @@ def gru(X: Float[Array, "T D"], Z: Float[Array, "T D"], R: Float[Array, "T D"],
             n = tanh(X[t, k] + r * sum(Uh[k, e] * h[t, e] for e in range(D)))
             h[t + 1, k] = (1.0 - z) * n + z * h[t, k]
     return h
+### LSTM whose gates stand in one array
+def gates(x: Float[Array, "T D"], W: Float[Array, "4 D D"], U: Float[Array, "4 D D"]):
+    hs = zeros((T, D)); h = zeros(D); c = zeros(D); g = zeros((T, 4, D))
+    for t in range(T):
+        for a in range(4):
+            for u in range(D):
+                g[t, a, u] = (sum(W[a, u, i] * x[t, i] for i in range(D))
+                              + sum(U[a, u, k] * h[k] for k in range(D)))
+        for u in range(D):
+            c[u] = c[u] / (1 + exp(-g[t, 0, u])) + tanh(g[t, 2, u]) / (1 + exp(-g[t, 1, u]))
+            h[u] = tanh(c[u]) / (1 + exp(-g[t, 3, u]))
+            hs[t, u] = h[u]
+    return hs
 ### GRU whose gate stands before what it gates
 def cho(x: Float[Array, "T D"], Wz: Float[Array, "D D"], Wr: Float[Array, "D D"],
         Uz: Float[Array, "D D"], Ur: Float[Array, "D D"], Uh: Float[Array, "D D"]):
@@ -323,6 +336,7 @@ IN_FLOAT32 = (
     "LSTM",
     "LSTM of rows, with peepholes",
     "GRU",
+    "LSTM whose gates stand in one array",
     "GRU whose gate stands before what it gates",
     "paths through a table, every cell of which is set one after the other",
     "paths under a border, whose gradients are set one after the other",

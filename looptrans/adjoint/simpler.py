@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from looptrans.adjoint.alike import Alike, with_sums_alike
 from looptrans.adjoint.attaining import Attaining, with_extrema_written
 from looptrans.adjoint.divided import Divided, with_weights_divided
+from looptrans.adjoint.few_iterations import FewIterations, with_few_iterations
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.lets import program_of_indices, with_sizes_put_in
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
@@ -60,6 +61,7 @@ _Seen: TypeAlias = (
     | Begun
     | Divided
     | Ended
+    | FewIterations
     | Inward
     | MadeOnce
     | OwnNames
@@ -75,6 +77,7 @@ _Seen: TypeAlias = (
 
 # Loops over all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
+    "few iterations",
     "idle guards",
     "own names",
     "weights divided",
@@ -143,6 +146,7 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     SIZES: lambda p: _Sized(with_sizes_put_in(p)),
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
+    "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
     "own names": with_own_names,
     NAMES: lambda p: with_own_names(p, throughout=True),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
