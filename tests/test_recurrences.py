@@ -334,8 +334,10 @@ def f(X: Float[Array, "M D"], Y: Float[Array, "N D"]):
     return O
 """
     assert with_states_kept(program(rows)) is None
-    with pytest.raises(NotDifferentiated, match="carried from one iteration of j"):
+    with pytest.raises(NotDifferentiated, match="carried from one iteration of j") as refused:
         backward(program(rows))
+    assert "for every iteration would take an array (M, D, N+1), and no" in refused.value.reason
+    assert "return what O is in every iteration" in refused.value.remedy
 
 
 def test_what_may_not_run_or_is_of_another_row_is_not_kept() -> None:

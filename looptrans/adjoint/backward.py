@@ -22,7 +22,7 @@ from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.running import Running, with_running_sums
 from looptrans.adjoint.simpler import NAMES, ORDER, PLACES, ROWS, SIZES, Simpler, simpler
 from looptrans.adjoint.spelled import with_extrema_spelled
-from looptrans.adjoint.states_kept import with_states_kept
+from looptrans.adjoint.states_kept import states_without_room, with_states_kept
 from looptrans.adjoint.summed_steps import Summed, with_steps_summed
 from looptrans.adjoint.through_time import closed
 from looptrans.adjoint.together import with_rows_together
@@ -95,8 +95,25 @@ def _backward(
             if named is not None:
                 with contextlib.suppress(NotDifferentiated):
                     return _simplified(_backward(named.program, of, wrt), program, named)
+            if not error.remedy:
+                error = _with_states(error, program)
         error.within = error.within or program
         raise error from None
+
+
+def _with_states(error: NotDifferentiated, program: Program) -> NotDifferentiated:
+    """Say of a refusal that states would have to be kept, where they are too many."""
+    for name, shape in states_without_room(program).items():
+        found = error.because(
+            f"to keep {name} for every iteration would take an array {shape}, and no argument or "
+            "result is as large"
+        )
+        found.remedy = (
+            f"write it with sums, maxima and minima, or return what {name} is in every iteration, "
+            "in an array with a place for each; stop_gradient(…) detaches what needs no gradient"
+        )
+        return found
+    return error
 
 
 def _of_simplest(

@@ -95,6 +95,22 @@ def with_states_kept(program: Program) -> Kept | None:
     return Kept(found, tuple(names), tuple(shown)) if names else None
 
 
+def states_without_room(program: Program) -> dict[str, str]:
+    """Return the states that could be kept if anything were as large, and what that would take.
+
+    Args:
+        program: The listing.
+    """
+    found = {}
+    for array in program.arrays:
+        if array.role == "local" and array.element == "float":
+            state = _state(program, array.name)
+            if state is not None and not _has_room(program, state):
+                shape = _shape(program, state)
+                found[array.name] = f"({shape_text(shape).replace(' ', ', ')})"
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _State:
     """A state: what one statement of a loop makes of it in each iteration.
@@ -147,8 +163,7 @@ def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
         program, state = begun, _state(begun, name) or state
     if not _has_room(program, state):
         return None
-    shape = state.placed(_extents(state.array), extent(program, state.extent))
-    shape = (*(d.extent for d in state.outer), *shape)
+    shape = _shape(program, state)
     kept = fresh_name(program, f"{name}_kept")
     body = _Moving(state, kept).body(program.body, ())
     fill = creation_of(program, name)
@@ -323,6 +338,12 @@ def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
 
 def _extents(array: Array) -> tuple[Index, ...]:
     return tuple(extent for extent in array.shape if extent is not None)
+
+
+def _shape(program: Program, state: _State) -> tuple[Index, ...]:
+    """Return how large an array is that keeps a state for every iteration."""
+    shape = state.placed(_extents(state.array), extent(program, state.extent))
+    return (*(d.extent for d in state.outer), *shape)
 
 
 def _has_room(program: Program, state: _State) -> bool:
