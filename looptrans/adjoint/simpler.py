@@ -20,6 +20,7 @@ from looptrans.adjoint.attaining import Attaining, with_extrema_written
 from looptrans.adjoint.divided import Divided, with_weights_divided
 from looptrans.adjoint.few_iterations import FewIterations, with_few_iterations
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
+from looptrans.adjoint.guarded_cells import GuardedCells, with_guarded_cells
 from looptrans.adjoint.lets import program_of_indices, with_sizes_put_in
 from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
 from looptrans.adjoint.own_names import OwnNames, with_own_names
@@ -62,6 +63,7 @@ _Seen: TypeAlias = (
     | Divided
     | Ended
     | FewIterations
+    | GuardedCells
     | Inward
     | MadeOnce
     | OwnNames
@@ -78,6 +80,7 @@ _Seen: TypeAlias = (
 # Loops over all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
     "few iterations",
+    "guarded cells",
     "idle guards",
     "own names",
     "weights divided",
@@ -147,6 +150,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     SIZES: lambda p: _Sized(with_sizes_put_in(p)),
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
+    "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
     "own names": with_own_names,
     NAMES: lambda p: with_own_names(p, throughout=True),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
