@@ -9,7 +9,7 @@ two nests as fold, but loops in digits, parts and their joining as nests of thei
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Literal, TypeAlias, get_args
 
@@ -27,6 +27,7 @@ from looptrans.derivation.digits import loops_of_digits
 from looptrans.derivation.grids import asked_for_cells
 from looptrans.derivation.guards import divides, starts_infinite
 from looptrans.derivation.in_states import in_states, with_whole_rows
+from looptrans.derivation.in_turn import loops_over_both, row_of
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
@@ -124,9 +125,9 @@ def derive(
         work.take(ROWS)
         if len(work.steps) > before:
             in_states(work)
-    cells: Cells = {}
+    rows = _Rows()
     if nests == "joined":
-        cells = _joined(work, own=own)
+        rows = _joined(work, own=own)
     elif nests == "rows again":
         rows_again(work, own=own)
     elif nests == "sums in loops":
@@ -139,7 +140,7 @@ def derive(
     if goal == "fold":
         if not _folds(work) and any(step.kind == "one pass" for step in work.steps):
             work = _in_passes(work, own=own)
-        _seen_as_grids(work, cells)
+        _seen_again(work, rows)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
         elif nests not in ("as written", "sums in loops"):
@@ -172,12 +173,25 @@ Cells: TypeAlias = Mapping[str, tuple[str, str]]
 """The variables that count the cells of grids, with those of rows and columns, the last first."""
 
 
-def _joined(work: Work, *, own: bool) -> Cells:
-    """Bring nests and passes together, over grids as well.
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What several loops were made one row of, for the sake of one pass.
+
+    Attributes:
+        cells: What counts the cells of grids.
+        both: The variable of loops over two things in turn, or an empty string.
+    """
+
+    cells: Cells = field(default_factory=dict)
+    both: str = ""
+
+
+def _joined(work: Work, *, own: bool) -> _Rows:
+    """Bring nests and passes together, over grids and over several things in turn as well.
 
     Returns:
-        What counts cells: where passes over them that waited for each other became one, or where a
-        pass divides by what it carries, which is to be done behind it.
+        What became one row: where passes over it that waited for each other became one, or where a
+        pass over cells divides by what it carries, which is to be done behind it.
     """
     before = work.mark()
     for passes in (2, 1):
@@ -192,17 +206,24 @@ def _joined(work: Work, *, own: bool) -> Cells:
             count = len(work.steps)
             joined(work, own=own)
             if any(_is_over(step, cells) for step in work.steps[count:]) or _divide(work, cells):
-                return cells
+                return _Rows(cells)
             work.back_to(before)
+    both = row_of(work.program)
+    if work.take("concatenated") is None:
+        count = len(work.steps)
+        joined(work, own=own)
+        if any(_is_over(step, {both}) for step in work.steps[count:]):
+            return _Rows(both=both)
+        work.back_to(before)
     joined(work, own=own)
-    return {}
+    return _Rows()
 
 
-def _is_over(step: DerivationStep, cells: Cells) -> bool:
-    """Tell whether a step makes one pass over cells of some that waited for each other."""
+def _is_over(step: DerivationStep, variables_: Container[str]) -> bool:
+    """Tell whether a step makes one pass over such variables of some that waited for each other."""
     waits = any(law.name == "separability" for law in step.laws)
-    loops = {str(name).partition("@")[0] for name in step.arguments}
-    return step.kind == "one pass" and waits and not loops.isdisjoint(cells)
+    loops = (str(name).partition("@")[0] for name in step.arguments)
+    return step.kind == "one pass" and waits and any(name in variables_ for name in loops)
 
 
 def _divide(work: Work, cells: Cells) -> bool:
@@ -218,11 +239,13 @@ def _divide(work: Work, cells: Cells) -> bool:
     return False
 
 
-def _seen_as_grids(work: Work, cells: Cells) -> None:
-    """See loops over the cells of grids as two where guards ask for rows or columns."""
-    for name in cells:
-        for each in tuple(asked_for_cells(work.program, {name: cells[name]})):
+def _seen_again(work: Work, rows: _Rows) -> None:
+    """See loops over cells as two where guards ask for rows or columns; over two things, too."""
+    for name, both in rows.cells.items():
+        for each in tuple(asked_for_cells(work.program, {name: both})):
             work.take("grid", *each)
+    for loop in tuple(loops_over_both(work.program, rows.both)):
+        work.take("in turn", loop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +279,11 @@ def derive_two_nests(program: Program) -> InTwoNests:
     work = Work(reread(with_guards(with_selects(plain))))
     own_versions(work)
     in_order(work)
-    cells = _joined(work, own=False)
+    rows = _joined(work, own=False)
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
-    _in_digits(work, besides=cells)
+    _in_digits(work, besides=rows.cells)
     loop = _fold(work)
     if loop is None:
         raise NotDone(work.notes[-1].rstrip("."), work.verdict or "unknown")

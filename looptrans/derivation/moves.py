@@ -14,6 +14,7 @@ from looptrans.derivation.coalesced import coalesced
 from looptrans.derivation.digits import digit_loops
 from looptrans.derivation.grids import grid_loops
 from looptrans.derivation.guard import guard
+from looptrans.derivation.in_turn import concatenated, in_turn
 from looptrans.derivation.loops_as_sums import loop_as_sum
 from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.one_pass import one_pass
@@ -54,6 +55,8 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "blocks": (in_blocks, (str, int)),
     "digits": (digit_loops, (str, str)),
     "coalesced": (coalesced, (int,)),
+    "concatenated": (concatenated, ()),
+    "in turn": (in_turn, (str,)),
     "grid": (grid_loops, (str, str, str, str)),
     "parts": (in_parts, (str, int)),
     "by rows": (by_rows, (str,)),

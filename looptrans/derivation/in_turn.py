@@ -1,0 +1,335 @@
+"""Loops that go over two things in turn, made one loop over both, for the sake of one pass.
+
+    for j in range(0, P):                        for n in range(0, P + N):
+        m = max(m, x[j])                ->           m = max(m, x[n] if n < P else y[n - P])
+    for j in range(0, N):
+        m = max(m, y[j])
+
+Keys of a cache and new keys are one row of keys then, and passes over both one pass. Behind that it
+is two loops again, each with its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from looptrans.derivation.step import DerivationStep, NotDone
+from looptrans.derivation.writing import done
+from looptrans.ir.affine import difference, extremum, sides, total
+from looptrans.ir.condition import Condition, Relation
+from looptrans.ir.diagnostic import Mistake
+from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced, rewritten, with_accesses
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    IndexValue,
+    Range,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+    walk_value,
+)
+from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.transforms.naming import fresh_label
+from looptrans.transforms.nest import find_loop, fresh_name, replace_at
+from looptrans.transforms.substitute import substitute_variable
+from looptrans.transforms.tree import loop_paths, statements_in
+from looptrans.transforms.whole_loops import is_size
+
+
+class _Differ(Exception):
+    """Two loops do not do the same with what they read."""
+
+
+def concatenated(program: Program) -> DerivationStep:
+    """Make one loop of each two that follow each other and do the same with other arrays.
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: There are no two such pairs over as many iterations.
+    """
+    work = _Work(program, row_of(program), Counter())
+    body = work.block(program.body)
+    if not any(count > 1 for count in work.made.values()):
+        raise NotDone("no two pairs of loops go over the same two things in turn")
+    law = "the iterations are the same, in the same order"
+    shown = Certificate("order", law, "legal", "those of the second loop follow those of the first")
+    after = done(replace(program, body=body))
+    name = f"make {sum(work.made.values())} pairs of loops that follow each other one loop each"
+    return DerivationStep(name, "concatenated", (), program, after, (shown,))
+
+
+def row_of(program: Program) -> str:
+    """Return what the variable of a loop over both is called."""
+    return fresh_name(program, "n")
+
+
+def in_turn(program: Program, loop: str) -> DerivationStep:
+    """Make two loops of one whose iterations ask whether they are below some size.
+
+        for n in range(0, P + N):                                for n in range(0, P):
+            m = max(m, x[n] if n < P else y[n - P])      ->          m = max(m, x[n])
+                                                                 for n in range(0, N):
+                                                                     m = max(m, y[n])
+
+    Args:
+        program: The program.
+        loop: The loop.
+
+    Raises:
+        NotDone: It is not known to go on to that size at least.
+    """
+    try:
+        path = find_loop(program, loop)
+    except Mistake as error:
+        raise NotDone(str(error)) from None
+    node, variable = path.loop, path.variable
+    asked = dict.fromkeys(_asked(node))
+    if len(asked) != 1 or node.range.start != Int(0) or node.range.step != 1:
+        raise NotDone(f"{loop} does not ask for one size from 0 on")
+    (size,) = asked
+    rest = difference(node.range.stop, size)
+    if not (_is_natural(program, size) and _is_natural(program, rest)):
+        raise NotDone(f"{loop} may end before that size")
+    condition = Relation("<", Var(variable), size)
+    first = _chosen(node.body, condition, holds=True)
+    second = tuple(
+        substitute_variable(each, {variable: total(Var(variable), size)})
+        for each in _labelled_anew(program, _chosen(node.body, condition, holds=False))
+    )
+    pair = (
+        replace(node, range=Range(Int(0), size), body=first),
+        replace(node, range=Range(Int(0), rest), body=second),
+    )
+    law = "the iterations are the same, in the same order"
+    shown = Certificate("order", law, "legal", "first those below the size, then the others")
+    after = done(replace_at(program, path.position, pair))
+    name = f"see {variable} as two loops in turn, each over its own"
+    return DerivationStep(name, "in turn", (loop,), program, after, (shown,))
+
+
+def loops_over_both(program: Program, variable: str) -> Iterator[str]:
+    """Yield the names of the loops over both things that have a variable.
+
+    Args:
+        program: The program.
+        variable: What `row_of` called it.
+    """
+    for path in loop_paths(program):
+        if path.variable == variable:
+            yield f"{variable}@{statements_in((path.loop,))[0]}"
+
+
+@dataclass(slots=True)
+class _Work:
+    """Makes loops that follow each other one.
+
+    Attributes:
+        program: The program before.
+        variable: What the variable of the one loop is called.
+        made: How many there are for each two ranges.
+    """
+
+    program: Program
+    variable: str
+    made: Counter[tuple[Range, Range]]
+
+    def block(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Return a block whose loops are over both things."""
+        found: list[Node] = []
+        for node in body:
+            before = found[-1] if found else None
+            if isinstance(before, Loop) and isinstance(node, Loop):
+                one = self.one(before, node)
+                if one is not None:
+                    found[-1] = one
+                    continue
+            found.append(node)
+        return tuple(self.inside(node) for node in found)
+
+    def inside(self, node: Node) -> Node:
+        match node:
+            case Loop() if node.variable != self.variable:
+                return replace(node, body=self.block(node.body))
+            case If():
+                return replace(node, body=self.block(node.body), orelse=self.block(node.orelse))
+            case _:
+                return node
+
+    def one(self, first: Loop, second: Loop) -> Loop | None:
+        """Return the loop over both; None where they do not do the same."""
+        plain = all(
+            loop.execution == "sequential"
+            and not loop.private
+            and loop.range.start == Int(0)
+            and loop.range.step == 1
+            for loop in (first, second)
+        )
+        size = first.range.stop
+        if not plain or variables(size) or opaque_terms(size) or first.variable == self.variable:
+            return None
+        if not is_size(self.program, size):
+            return None
+        rest = second.range.stop
+        if not _is_natural(self.program, rest):
+            rest = extremum("max", (Int(0), rest))
+        here = Var(self.variable)
+        moved = [substitute_variable(n, {first.variable: here}) for n in first.body]
+        there = {second.variable: difference(here, size)}
+        others = [substitute_variable(n, there) for n in second.body]
+        try:
+            body = _Joined(self.program, first, second, Relation("<", here, size)).block(
+                tuple(moved), tuple(others)
+            )
+        except _Differ:
+            return None
+        self.made[first.range, second.range] += 1
+        bounds = Range(Int(0), total(size, rest))
+        leading = first.leading + second.leading
+        return replace(first, variable=self.variable, range=bounds, body=body, leading=leading)
+
+
+class _Joined:
+    """Joins two blocks that do the same with what they read.
+
+    Scalars that only the second loop uses have the names of those of the first one afterwards.
+    """
+
+    def __init__(self, program: Program, first: Loop, second: Loop, asked: Condition) -> None:
+        self.asked = asked
+        self.own = [_only_in(program, loop) for loop in (first, second)]
+        self.names: dict[str, str] = {}
+
+    def block(self, one: tuple[Node, ...], other: tuple[Node, ...]) -> tuple[Node, ...]:
+        """Return the block.
+
+        Raises:
+            _Differ: They do not do the same.
+        """
+        if len(one) != len(other):
+            raise _Differ
+        return tuple(self.node(a, b) for a, b in zip(one, other, strict=True))
+
+    def node(self, one: Node, other: Node) -> Node:
+        """Return a node that does what either does."""
+        (renamed,) = with_accesses((other,), self.renamed)
+        match one, renamed:
+            case Assign(targets=(a,), values=(x,)), Assign(targets=(b,), values=(y,)):
+                if a != b:
+                    if a.subscripts or b.subscripts or not self.are_own(a.array, b.array):
+                        raise _Differ
+                    self.names[b.array] = a.array
+                return replace(one, values=(self.value(x, y),), augmented=False)
+            case If(), If() if one.condition == renamed.condition and not one.orelse:
+                assert isinstance(other, If)
+                if renamed.orelse:
+                    raise _Differ
+                return replace(one, body=self.block(one.body, other.body))
+            case Loop(), Loop() if (one.variable, one.range) == (renamed.variable, renamed.range):
+                assert isinstance(other, Loop)
+                return replace(one, body=self.block(one.body, other.body))
+            case _:
+                raise _Differ
+
+    def are_own(self, one: str, other: str) -> bool:
+        return one in self.own[0] and other in self.own[1] and other not in self.names
+
+    def renamed(self, access: Access) -> Access:
+        return replace(access, array=self.names.get(access.array, access.array))
+
+    def value(self, one: Value, other: Value) -> Value:
+        """Return a value that is either, by which loop it is."""
+        if one == other:
+            return one
+        match one, other:
+            case Unary(op, a), Unary(also, b) if op == also:
+                return Unary(op, self.value(a, b))
+            case Binary(op, a, x), Binary(also, b, y) if op == also:
+                return Binary(op, self.value(a, b), self.value(x, y))
+            case Call(name, a), Call(also, b) if name == also and len(a) == len(b):
+                return Call(name, tuple(map(self.value, a, b)))
+            case Select(asked, a, x), Select(also, b, y) if asked == also:
+                return Select(asked, self.value(a, b), self.value(x, y))
+            case Reduce(function, over, a), Reduce(also, others, b):
+                if function != also or over != others:
+                    raise _Differ
+                return Reduce(function, over, self.value(a, b))
+            case IndexValue(), IndexValue():
+                raise _Differ
+            case _:
+                return Select(self.asked, one, other)
+
+
+def _only_in(program: Program, loop: Loop) -> set[str]:
+    """Return the scalars that nothing but a loop uses."""
+    inside, outside = _used((loop,)), Counter(_used(program.body))
+    seen = live_out(program)
+    return {a.name for a in program.arrays if not a.rank and a.name not in seen} & {
+        name for name, count in Counter(inside).items() if outside[name] == count
+    }
+
+
+def _used(body: tuple[Node, ...]) -> list[str]:
+    return [
+        each.access.array
+        for node in nodes(body)
+        if isinstance(node, Assign | If)
+        for each in accesses(node)
+    ]
+
+
+def _is_natural(program: Program, size: Index) -> bool:
+    """Tell whether a number is surely not negative."""
+    return any(is_size(program, each) or each == Int(0) for each in sides("max", size))
+
+
+def _asked(loop: Loop) -> Iterator[Index]:
+    """Yield the sizes that choices in a loop ask its variable to be below."""
+    for node in nodes(loop.body):
+        for value in node.values if isinstance(node, Assign) else ():
+            for part in walk_value(value):
+                match part:
+                    case Select(Relation("<", Var(name), size)) if name == loop.variable:
+                        yield size
+                    case _:
+                        pass
+
+
+def _labelled_anew(program: Program, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return a block with labels that no statement of a program has."""
+    first = int(fresh_label(program)[1:])
+    labels = {label: f"S{number}" for number, label in enumerate(statements_in(body), first)}
+
+    def changed(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign):
+            return (node,)
+        return (replace(node, label=labels[node.label], comment="", labelled=False),)
+
+    return rewritten(body, changed)
+
+
+def _chosen(body: tuple[Node, ...], asked: Condition, *, holds: bool) -> tuple[Node, ...]:
+    """Return a block with what a condition chooses where it holds, or does not."""
+
+    def chosen(value: Value) -> Value | None:
+        match value:
+            case Select(condition, one, other) if condition == asked:
+                return replaced(one if holds else other, chosen)
+            case _:
+                return None
+
+    def changed(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign):
+            return (node,)
+        return (replace(node, values=tuple(replaced(value, chosen) for value in node.values)),)
+
+    return rewritten(body, changed)

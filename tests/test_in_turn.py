@@ -1,0 +1,91 @@
+"""Passes over two things in turn are one pass over both, and two loops again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.cli.main import main
+from looptrans.derivation.derive import derive
+from looptrans.derivation.saved import recheck, saved
+from looptrans.executor import execute, prepare
+from looptrans.ir.listing import listing as text_of
+from looptrans.ir.program import Program
+from tests.analysis import program
+
+# Softmax over keys of a cache and new ones, in three passes over each.
+LISTING = """
+def cached(Q: Float[Array, "M E"], C: Float[Array, "P E"], W: Float[Array, "P D"],
+           K: Float[Array, "{new} E"], V: Float[Array, "{new} D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        for j in range(P): m = max(m, Q[i] @ C[j])
+        for k in {others}: m = max(m, Q[i] @ K[k])
+        l = 0.0
+        for j in range(P): l += exp(Q[i] @ C[j] - m)
+        for k in {others}: l += {sign}exp(Q[i] @ K[k] - m)
+        for j in range(P):
+            p = exp(Q[i] @ C[j] - m) / l
+            for d in range(D): O[i, d] += p * W[j, d]
+        for k in {others}:
+            p = exp(Q[i] @ K[k] - m) / l
+            for d in range(D): O[i, d] += p * V[k, d]
+    return O
+"""
+
+
+def cached(new: str, others: str, sign: str = "") -> Program:
+    """Return the listing."""
+    return program(LISTING.format(new=new, others=others, sign=sign))
+
+
+@pytest.mark.parametrize(
+    ("new", "others", "second"),
+    [
+        ("N", "range(N)", "for n in range(0, N)"),
+        ("M", "range(i + 1)", "for n in range(0, max(0, i + 1))"),
+        ("N", "range(min(N, i))", "for n in range(0, max(0, min(N, i)))"),
+    ],
+)
+def test_passes_over_two_things_are_one(new: str, others: str, second: str) -> None:
+    listing = cached(new, others)
+    found = derive(listing, "fold")
+    assert all(step.decision == "legal" for step in found.steps)
+    assert recheck(saved(found)) == ()
+    kinds = [step.kind for step in found.steps]
+    assert "one pass" in kinds and "in turn" in kinds
+    last = text_of(found.last)
+    assert last.count("C[") == last.count("K[") == 1
+    assert "for n in range(0, P)" in last and second in last
+    for m, p, n in ((1, 2, 3), (3, 1, 2), (3, 0, 2), (2, 3, 0), (0, 2, 2), (4, 2, 2)):
+        sizes = {"M": m, "P": p, "N": n, "E": 2, "D": 2}
+        sizes = {each.name: sizes[each.name] for each in listing.parameters}
+        inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+        want = execute(listing, sizes=sizes, inputs=inputs)["O"]
+        have = execute(found.last, sizes=sizes, inputs=inputs)["O"]
+        np.testing.assert_allclose(have, np.nan_to_num(want), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("new", "others", "sign"),
+    [
+        ("N", "range(N)", "2.0 * "),  # another sum
+        ("N", "range(1, N)", ""),  # not from the beginning
+        ("N", "range(N - 1, -1, -1)", ""),  # in another order
+    ],
+)
+def test_loops_that_do_other_things_stay(new: str, others: str, sign: str) -> None:
+    """All that could be one pass then is what adds up over the same things."""
+    kinds = [step.kind for step in derive(cached(new, others, sign), "fold").steps]
+    assert "concatenated" not in kinds
+
+
+def test_kernels_of_one_pass_over_two_things(tmp_path: Path) -> None:
+    file = tmp_path / "cached.py"
+    file.write_text(text_of(cached("M", "range(i + 1)")))
+    sizes = ["--sizes", "M=19,P=5,E=4,D=4", "--dtype", "float32"]
+    assert main(["verify", str(file), "--pass", "both", *sizes]) == 0
