@@ -8,8 +8,8 @@ two nests as fold, but loops in digits, parts and their joining as nests of thei
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal, TypeAlias, get_args
 
@@ -22,12 +22,10 @@ from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
 from looptrans.derivation.bodies import flow, recurrence_of
 from looptrans.derivation.by_rows import nests_with_totals
-from looptrans.derivation.coalesced import grids_in
 from looptrans.derivation.digits import loops_of_digits
-from looptrans.derivation.grids import asked_for_cells
 from looptrans.derivation.guards import divides, starts_infinite
+from looptrans.derivation.in_rows import Rows, joined_in_rows, seen_again
 from looptrans.derivation.in_states import in_states, with_whole_rows
-from looptrans.derivation.in_turn import loops_over_both, row_of
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
@@ -36,7 +34,6 @@ from looptrans.derivation.scattered import scattered_sums, scattering
 from looptrans.derivation.selects import with_selects
 from looptrans.derivation.step import (
     Derivation,
-    DerivationStep,
     Goal,
     NotDone,
     NotNeeded,
@@ -45,7 +42,6 @@ from looptrans.derivation.together import (
     apart,
     by_themselves,
     extrema_in_loops,
-    joined,
     one_pass,
     outward,
     own_arrays,
@@ -125,9 +121,9 @@ def derive(
         work.take(ROWS)
         if len(work.steps) > before:
             in_states(work)
-    rows = _Rows()
+    rows = Rows()
     if nests == "joined":
-        rows = _joined(work, own=own)
+        rows = joined_in_rows(work, own=own)
     elif nests == "rows again":
         rows_again(work, own=own)
     elif nests == "sums in loops":
@@ -140,7 +136,7 @@ def derive(
     if goal == "fold":
         if not _folds(work) and any(step.kind == "one pass" for step in work.steps):
             work = _in_passes(work, own=own)
-        _seen_again(work, rows)
+        seen_again(work, rows)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
         elif nests not in ("as written", "sums in loops"):
@@ -167,85 +163,6 @@ def derive(
     if not work.steps and decision == "legal":
         decision = work.verdict or "unknown"
     return work.derivation(goal, decision)
-
-
-Cells: TypeAlias = Mapping[str, tuple[str, str]]
-"""The variables that count the cells of grids, with those of rows and columns, the last first."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """What several loops were made one row of, for the sake of one pass.
-
-    Attributes:
-        cells: What counts the cells of grids.
-        both: The variable of loops over two things in turn, or an empty string.
-    """
-
-    cells: Cells = field(default_factory=dict)
-    both: str = ""
-
-
-def _joined(work: Work, *, own: bool) -> _Rows:
-    """Bring nests and passes together, over grids and over several things in turn as well.
-
-    Returns:
-        What became one row: where passes over it that waited for each other became one, or where a
-        pass over cells divides by what it carries, which is to be done behind it.
-    """
-    before = work.mark()
-    for passes in (2, 1):
-        cells: dict[str, tuple[str, str]] = {}
-        while True:
-            here = work.program
-            if work.take("coalesced", passes) is not None:
-                break
-            made = grids_in(here, passes).names
-            cells = {name: both for both, name in made.items()} | cells
-        if cells:
-            count = len(work.steps)
-            joined(work, own=own)
-            if any(_is_over(step, cells) for step in work.steps[count:]) or _divide(work, cells):
-                return _Rows(cells)
-            work.back_to(before)
-    both = row_of(work.program)
-    if work.take("concatenated") is None:
-        count = len(work.steps)
-        joined(work, own=own)
-        if any(_is_over(step, {both}) for step in work.steps[count:]):
-            return _Rows(both=both)
-        work.back_to(before)
-    joined(work, own=own)
-    return _Rows()
-
-
-def _is_over(step: DerivationStep, variables_: Container[str]) -> bool:
-    """Tell whether a step makes one pass over such variables of some that waited for each other."""
-    waits = any(law.name == "separability" for law in step.laws)
-    loops = (str(name).partition("@")[0] for name in step.arguments)
-    return step.kind == "one pass" and waits and any(name in variables_ for name in loops)
-
-
-def _divide(work: Work, cells: Cells) -> bool:
-    """Tell whether a loop over cells divides by what it carries."""
-    for path in loop_paths(work.program):
-        if path.variable in cells:
-            try:
-                step = recurrence_of(work.program, loop_name(path.loop))
-            except NotDone:
-                continue
-            if not step.is_scan and divides(step):
-                return True
-    return False
-
-
-def _seen_again(work: Work, rows: _Rows) -> None:
-    """See loops over cells as two where guards ask for rows or columns; over two things, too."""
-    for name, both in rows.cells.items():
-        for each in tuple(asked_for_cells(work.program, {name: both})):
-            work.take("grid", *each)
-    for loop in tuple(loops_over_both(work.program, rows.both)):
-        work.take("in turn", loop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +196,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     work = Work(reread(with_guards(with_selects(plain))))
     own_versions(work)
     in_order(work)
-    rows = _joined(work, own=False)
+    rows = joined_in_rows(work, own=False)
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
