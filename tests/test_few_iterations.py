@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.few_iterations import with_few_iterations
+from looptrans.derivation.derive import derive
 from looptrans.executor import execute
 from looptrans.ir.listing import listing as text_of
 from tests.analysis import program
@@ -49,3 +50,25 @@ def test_each_number_has_an_array_of_its_own() -> None:
 )
 def test_loops_stay_where_the_array_is_found_in_another_way(changed: dict[str, str]) -> None:
     assert with_few_iterations(program(LISTING.format(**{**KEPT, **changed}))) is None
+
+
+def test_statements_written_out_have_labels_of_their_own() -> None:
+    """There are labels in the listing where something was done to it before."""
+    listing = program("""
+def f(Q: Float[Array, "Y E"]):
+    g = zeros((3, Y)); o = zeros(Y); h = zeros((Y, 2))
+    for i in range(Y):
+        for a in range(3):
+            for e in range(E):
+                g[a, i] += Q[i, e] * (a + 1)
+        g[2, i] = g[2, i] + g[0, i]
+        for b in range(2):
+            h[i, b] = g[1, i] * b + Q[i, 0]
+        o[i] = g[2, i] * g[1, i] + h[i, 1] - h[i, 0]
+    return o
+""")
+    found = derive(listing, "fold")
+    assert found.steps and all(step.decision == "legal" for step in found.steps)
+    inputs = {"Q": np.random.default_rng(0).standard_normal((3, 4))}
+    want = execute(listing, inputs=inputs)["o"]
+    np.testing.assert_allclose(execute(found.last, inputs=inputs)["o"], want, rtol=1e-12)

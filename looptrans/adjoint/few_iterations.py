@@ -121,7 +121,7 @@ def _written_out(
         return tuple(
             substitute_variable(inner, {node.variable: Int(number)})
             for number in range(count)
-            for inner in node.body
+            for inner in (rewritten(node.body, _unlabelled) if number else node.body)
         )
 
     def own(access: Access) -> Access:
@@ -140,3 +140,8 @@ def _written_out(
     arrays = tuple(a for a in program.arrays if a != array)
     arrays += tuple(replace(array, name=name, annotation=None) for name in names)
     return FewIterations(again(replace(program, body=body, arrays=arrays)), loops, made.array)
+
+
+def _unlabelled(node: Node) -> tuple[Node, ...]:
+    """Return a statement without the label that another one has, so that it is given its own."""
+    return (replace(node, comment="", labelled=False) if isinstance(node, Assign) else node,)
