@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from looptrans.cli.main import main
+from looptrans.derivation.coalesced import coalesced
 from looptrans.derivation.derive import derive, derive_two_nests
 from looptrans.derivation.saved import recheck, saved
-from looptrans.derivation.step import Derivation
+from looptrans.derivation.step import Derivation, NotDone
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
@@ -259,3 +260,39 @@ def f(Q: Float[Array, "R E"], K: Float[Array, "Y X E"], V: Float[Array, "Y X D"]
     kinds = [step.kind for step in found.steps]
     assert kinds[:2] == ["coalesced", "guarded change of state"]
     agrees(listing, found)
+
+
+@pytest.mark.parametrize(
+    ("start", "between", "columns", "update", "behind"),
+    [
+        ("", "k = q[t]", "range(X)", "k = k * 0.5", ""),  # set again for each column
+        ("k = 0.0", "k = k + q[t]", "range(X)", "", ""),  # one row hangs on those before
+        ("k = 1.0", "k = 2.0", "range(X)", "", "+ k"),  # read behind, where it may not be set
+        ("", "k = page[t]", "range(min(X, k + 1))", "", ""),  # asked before it is set
+    ],
+)
+def test_loops_stay_two_where_a_cell_would_do_what_a_row_does(
+    start: str, between: str, columns: str, update: str, behind: str
+) -> None:
+    nests = [
+        [
+            start,
+            "for t in range(Y):",
+            f"    {between}",
+            f"    for c in {columns}:",
+            f"        {update}",
+            f"        {each}",
+        ]
+        for each in ("m = max(m, x[r, t, c] * k)", "l += exp(x[r, t, c] * k - m)")
+    ]
+    lines = ["m = -1.0", "l = 0.0", *nests[0], *nests[1], f"L[r] = m + log(1.0 + l) {behind}"]
+    body = "\n".join(" " * 8 + line for line in lines if line.strip())
+    listing = program(f"""
+def f(x: Float[Array, "R Y X"], q: Float[Array, "Y"], page: Int[Array, "Y"]):
+    L = zeros(R)
+    for r in range(R):
+{body}
+    return L
+""")
+    with pytest.raises(NotDone):
+        coalesced(listing, 1)

@@ -10,7 +10,9 @@ import pytest
 
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
+from looptrans.derivation.in_turn import concatenated
 from looptrans.derivation.saved import recheck, saved
+from looptrans.derivation.step import NotDone
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
@@ -82,6 +84,27 @@ def test_loops_that_do_other_things_stay(new: str, others: str, sign: str) -> No
     """All that could be one pass then is what adds up over the same things."""
     kinds = [step.kind for step in derive(cached(new, others, sign), "fold").steps]
     assert "concatenated" not in kinds
+
+
+def test_scalars_that_differ_stay_apart() -> None:
+    """What is s twice in the first loop is u, and then v."""
+    listing = program("""
+def f(x: Float[Array, "P"], y: Float[Array, "N"]):
+    m = -inf; l = 0.0
+    for j in range(P):
+        s = x[j]
+        s = s * 2.0
+        m = max(m, s + s)
+    for k in range(N):
+        u = y[k]
+        v = u * 2.0
+        m = max(m, u + v)
+    for j in range(P): l += exp(x[j] - m)
+    for k in range(N): l += exp(y[k] - m)
+    return l
+""")
+    with pytest.raises(NotDone):
+        concatenated(listing)
 
 
 def test_kernels_of_one_pass_over_two_things(tmp_path: Path) -> None:

@@ -241,7 +241,12 @@ class _Joined:
                 raise _Differ
 
     def are_own(self, one: str, other: str) -> bool:
-        return one in self.own[0] and other in self.own[1] and other not in self.names
+        """Tell whether a scalar of the second loop may be called what one of the first is.
+
+        No other one is called so: two that differ would be one.
+        """
+        known = {*self.names, *self.names.values()}
+        return one in self.own[0] and other in self.own[1] and known.isdisjoint((one, other))
 
     def renamed(self, access: Access) -> Access:
         return replace(access, array=self.names.get(access.array, access.array))

@@ -18,7 +18,7 @@ from looptrans.ir.index import Arith, Index, Int, Var, lets, opaque_terms, varia
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Range, Reduce, walk_value
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, written
+from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, touched, written
 from looptrans.transforms.block_starts import linear_in
 from looptrans.transforms.tree import loop_paths
 from looptrans.transforms.whole_loops import is_size
@@ -91,32 +91,46 @@ def inner_of(program: Program, loop: Loop) -> Inner | None:
     if inner.execution != "sequential" or inner.private:
         return None
     scalars = tuple(node for node in before if isinstance(node, Assign))
-    if len(scalars) < len(before) or not _are_own(program, scalars):
+    if len(scalars) < len(before) or not _are_own(program, scalars, inner):
+        return None
+    # For each cell it is asked anew where loops end, and what guards ask.
+    if (_read_by(loop) | _read_by(last) | _read_by(inner)) & touched(loop.body, writes=True):
         return None
     return Inner(inner, condition, scalars)
 
 
-def _are_own(program: Program, scalars: tuple[Assign, ...]) -> bool:
+def _are_own(program: Program, scalars: tuple[Assign, ...], inner: Loop) -> bool:
     """Tell whether scalars are set from what stays, and read only behind where they are set."""
     names = {target.array for node in scalars for target in node.targets}
     if any(target.subscripts for node in scalars for target in node.targets):
         return False
-    changing = written(program) - names
-    reads = {name for node in scalars for name in _read_by(node)}
-    if reads & changing or names & {*live_out(program)}:
+    if names & {*live_out(program), *touched((inner,), writes=True)}:
         return False
+    changing = set(written(program))
+    for node in scalars:
+        if _read_by(node) & changing:
+            return False
+        changing -= {target.array for target in node.targets}
     return all(_is_set_first(program.body, name, is_set=False) for name in names)
 
 
 def _is_set_first(body: tuple[Node, ...], name: str, *, is_set: bool) -> bool:
-    """Tell whether each read of a scalar stands behind a statement that sets it in its block."""
+    """Tell whether each read of a scalar stands behind a statement that sets it in its block.
+
+    What a block inside has set is read in that block alone, and in the same iteration.
+    """
     for node in body:
         if not is_set and name in _read_by(node):
             return False
-        if not all(_is_set_first(inner, name, is_set=is_set) for inner in inner_bodies(node)):
+        inside = inner_bodies(node)
+        sets = any(name in touched(inner, writes=True) for inner in inside)
+        before = is_set and not (sets and isinstance(node, Loop))
+        if not all(_is_set_first(inner, name, is_set=before) for inner in inside):
             return False
         if isinstance(node, Assign) and any(t.array == name for t in node.targets):
             is_set = True
+        elif sets:
+            is_set = False
     return True
 
 
