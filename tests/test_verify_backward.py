@@ -875,6 +875,22 @@ def test_no_number_is_asked_for_where_sizes_divide_by_zero(
     assert not np.isnan(asked_for(program, {"M": 3, "N": 1, "E": 2}, exact, found)).any()
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["for e in range(E): y[i] += x[i, e] / E", "y[i] = sum(x[i, e] / E for e in range(E))"],
+)
+def test_numbers_are_asked_for_where_no_iteration_divides_by_zero(statement: str) -> None:
+    program = program_of(f"""
+def f(x: Float[Array, "N E"]):
+    y = zeros(N)
+    for i in range(N):
+        {statement}
+    return y
+""")
+    exact, found = np.zeros(2), np.array([0.0, np.nan])
+    assert not np.isnan(asked_for(program, {"N": 2, "E": 0}, exact, found)).any()
+
+
 def test_a_gradient_of_0_is_no_number_where_a_factor_overflows(tmp_path: Path) -> None:
     """exp(100) is infinite in float32, and 0 times that no number; in float64 it is 0."""
     text = """

@@ -20,9 +20,18 @@ from looptrans.algebra.numbers import NoNumber, evaluate
 from looptrans.ir.condition import Condition
 from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.evaluate import evaluate as evaluate_index
-from looptrans.ir.program import Assign, If, Node, Program
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Binary, Const, IndexValue, Select, Value, value_children
+from looptrans.ir.value import (
+    Binary,
+    Const,
+    IndexValue,
+    Range,
+    Reduce,
+    Select,
+    Value,
+    value_children,
+)
 from looptrans.ir.walk import inner_bodies
 
 Values: TypeAlias = np.ndarray[Any, Any]
@@ -49,7 +58,7 @@ def asked_for(
 
 
 def _divides_by_zero(program: Program, integers: Mapping[str, int]) -> bool:
-    """Return whether a divisor of sizes alone is 0, where no condition on sizes prevents it."""
+    """Return whether a divisor of sizes alone is 0, and sizes do not prevent the division."""
     return _Sizes(integers).divide_by_zero(program.body)
 
 
@@ -58,11 +67,16 @@ class _Sizes:
     integers: Mapping[str, int]
 
     def divide_by_zero(self, body: tuple[Node, ...]) -> bool:
-        """Return whether statements do, of those under conditions on sizes the ones that run."""
+        """Return whether statements do, of those under conditions on sizes the ones that run.
+
+        What stands in a loop of no iterations does not run.
+        """
         for node in body:
             if isinstance(node, Assign) and any(map(self._divides, node.values)):
                 return True
             inner = inner_bodies(node)
+            if isinstance(node, Loop) and self._is_empty(node.range):
+                continue
             if isinstance(node, If) and (holds := self._holds(node.condition)) is not None:
                 inner = (node.body if holds else node.orelse,)
             if any(map(self.divide_by_zero, inner)):
@@ -75,9 +89,16 @@ class _Sizes:
                 holds = self._holds(condition)
                 if holds is not None:
                     return self._divides(chosen if holds else otherwise)
+            case Reduce(_, generators, _) if any(self._is_empty(g.range) for g in generators):
+                return False
             case Binary("/", _, right) if self._number(right) == 0:
                 return True
         return any(map(self._divides, value_children(value)))
+
+    def _is_empty(self, bounds: Range) -> bool:
+        """Tell whether a range of sizes alone has no numbers: what stands in it is not done."""
+        start, stop = (evaluate_index(each, self.integers) for each in (bounds.start, bounds.stop))
+        return start is not None and stop is not None and not range(start, stop, bounds.step)
 
     def _holds(self, condition: Condition) -> bool | None:
         """Return whether a condition on sizes alone holds; None for another one."""
