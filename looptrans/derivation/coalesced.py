@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.free import freed
-from looptrans.derivation.over_grids import Pair, Sizes, inner_of, pair_of, pairs_in
+from looptrans.derivation.over_grids import Pair, Sizes, inner_of, pair_of, pairs_in, reductions
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.ir.affine import form_of, index_of, multiplied
@@ -82,11 +82,8 @@ def _grids(program: Program, passes: int) -> frozenset[Sizes]:
         pair = pair_of(program, path.loop)
         if pair is not None and not _is_free(program, path):
             found[pair.sizes] += 1
-    for node in nodes(program.body):
-        for value in node.values if isinstance(node, Assign) else ():
-            for part in walk_value(value):
-                if isinstance(part, Reduce):
-                    found.update(pair.sizes for _, pair in pairs_in(program, part))
+    for each in reductions(program):
+        found.update(pair.sizes for _, pair in pairs_in(program, each))
     return frozenset(sizes for sizes, count in found.items() if count >= passes)
 
 
@@ -206,13 +203,10 @@ def grids_in(program: Program, passes: int) -> Counted:
             pair = pair_of(program, path.loop)
             if pair is not None and pair.sizes in work.grids and not _is_free(program, path):
                 work.rows |= _rows_of(path.loop, pair.names)
-        for node in nodes(program.body):
-            for value in node.values if isinstance(node, Assign) else ():
-                for part in walk_value(value):
-                    if isinstance(part, Reduce):
-                        for _, pair in pairs_in(program, part):
-                            work.rows |= _read_rows(part, pair.names)
-        work.rows = {each for each in work.rows if each[0] in written(program)}
+        for each in reductions(program):
+            for _, pair in pairs_in(program, each):
+                work.rows |= _read_rows(each, pair.names)
+        work.rows = {row for row in work.rows if row[0] in written(program)}
         counted = rewritten(program.body, work.node)
         work.body, work.laid = _laid_in_rows(program, counted, frozenset(work.names.values()))
     return work

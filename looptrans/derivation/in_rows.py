@@ -69,11 +69,11 @@ def joined_in_rows(work: Work, *, own: bool) -> Rows:
     return Rows()
 
 
-def _is_over(step: DerivationStep, variables_: Container[str]) -> bool:
+def _is_over(step: DerivationStep, names: Container[str]) -> bool:
     """Tell whether a step makes one pass over such variables of some that waited for each other."""
     waits = any(law.name == "separability" for law in step.laws)
     loops = (str(name).partition("@")[0] for name in step.arguments)
-    return step.kind == "one pass" and waits and any(name in variables_ for name in loops)
+    return step.kind == "one pass" and waits and any(loop in names for loop in loops)
 
 
 def _divide(work: Work, cells: Cells) -> bool:

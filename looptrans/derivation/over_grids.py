@@ -14,14 +14,14 @@ from typing import TypeAlias
 
 from looptrans.ir.affine import sides, total
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
-from looptrans.ir.index import Arith, Index, Int, Var, lets, opaque_terms, variables
+from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Range, Reduce, walk_value
 from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, touched, written
 from looptrans.transforms.block_starts import linear_in
 from looptrans.transforms.tree import loop_paths
-from looptrans.transforms.whole_loops import is_size
+from looptrans.transforms.whole_loops import factors_of, is_size
 
 Sizes: TypeAlias = tuple[Index, Index]
 """How many rows a grid has, and how many columns."""
@@ -157,6 +157,13 @@ def _read_by(node: Node) -> set[str]:
     return found
 
 
+def reductions(program: Program) -> Iterator[Reduce]:
+    """Yield the reductions in the values that a program sets."""
+    for node in nodes(program.body):
+        for value in node.values if isinstance(node, Assign) else ():
+            yield from (part for part in walk_value(value) if isinstance(part, Reduce))
+
+
 def pairs_in(program: Program, value: Reduce) -> Iterator[tuple[int, Pair]]:
     """Yield the pairs of variables of a reduction that go over a grid, with where they stand."""
     for number in range(len(value.generators) - 1):
@@ -172,17 +179,9 @@ def _pair(program: Program, names: tuple[str, str], ranges: tuple[Range, Range])
     if None in found or names[0] == names[1]:
         return None
     (rows, first), (columns, second) = (each for each in found if each is not None)
-    if not all(is_size(program, factor) for factor in _factors(columns)):
+    if not all(is_size(program, factor) for factor in factors_of(columns)):
         return None
     return Pair(names, (rows, columns), conjunction(first, second))
-
-
-def _factors(size: Index) -> tuple[Index, ...]:
-    match size:
-        case Arith("*", left, right):
-            return (*_factors(left), *_factors(right))
-        case _:
-            return (size,)
 
 
 def _hull(program: Program, bounds: Range, variable: str) -> tuple[Index, Condition] | None:
@@ -229,11 +228,8 @@ def _most(program: Program, stop: Index) -> Index | None:
 
 
 def _ranges(program: Program, variable: str) -> list[Range]:
-    """Return the ranges of the loops with a variable."""
+    """Return the ranges of the loops with a variable, and of the reductions."""
     found = [path.loop.range for path in loop_paths(program) if path.variable == variable]
-    for node in nodes(program.body):
-        for value in node.values if isinstance(node, Assign) else ():
-            for part in walk_value(value):
-                if isinstance(part, Reduce):
-                    found += [g.range for g in part.generators if g.variable == variable]
+    for each in reductions(program):
+        found += [g.range for g in each.generators if g.variable == variable]
     return found

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.adjoint.accumulating import accumulation
 from looptrans.algebra.branches import extremum
 from looptrans.ir.condition import (
+    ALWAYS,
     Condition,
     Data,
     Relation,
@@ -27,16 +29,13 @@ from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
-    Access,
     Binary,
     Call,
     Holds,
     Read,
     Select,
-    Unary,
     Value,
     rank_of,
-    walk_value,
 )
 
 
@@ -82,29 +81,16 @@ def _update(condition: Condition, one: Node, other: Node) -> Assign | None:
         return None
     if len(one.targets) != 1 or len(one.values) != 1 or one.targets != other.targets:
         return None
-    first, second = (_joined(node.targets[0], node.values[0]) for node in (one, other))
-    if first is None or second is None or first[0] != second[0] or len(other.values) != 1:
+    first, second = (accumulation(n.targets[0], n.values[0], elsewhere=True) for n in (one, other))
+    if first is None or second is None or len(other.values) != 1:
         return None
-    how, cell = first[0], Read(one.targets[0])
-    term = Select(condition, first[1], second[1])
-    value: Value = Binary("+", cell, term) if how == "+" else Call(how, (cell, term))
+    if first[0] != second[0] or {first[2], second[2]} != {ALWAYS}:
+        return None
+    cell, term = Read(one.targets[0]), Select(condition, first[1], second[1])
+    value: Value = Call(first[0], (cell, term))
+    if first[0] == "sum":
+        value = Binary("+", cell, term)
     return replace(one, values=(value,), augmented=False)
-
-
-def _joined(cell: Access, value: Value) -> tuple[str, Value] | None:
-    """Return how a term is joined to a cell, and the term, where a value is that."""
-    old = Read(cell)
-    match value:
-        case Binary("+", left, right) if left == old and old not in walk_value(right):
-            return "+", right
-        case Binary("-", left, right) if left == old and old not in walk_value(right):
-            return "+", Unary("-", right)
-        case Call("max" | "min" as how, (left, right)) if left == old and old not in walk_value(
-            right
-        ):
-            return how, right
-        case _:
-            return None
 
 
 def _is_opaque(condition: Condition) -> bool:

@@ -334,7 +334,7 @@ def is_size(program: Program, width: Index) -> bool:
         case Param(name):
             known = {p.name for p in program.parameters if p.kind == "const"}
             extents = (e for array in program.arrays for e in array.shape if e)
-            return name in known or any(width in _factors(extent) for extent in extents)
+            return name in known or any(width in factors_of(extent) for extent in extents)
         case _:
             return False
 
@@ -355,10 +355,11 @@ def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
     return any(part and is_same(multiplied(Int(step), part[1]), width) for part, step in parts)
 
 
-def _factors(index: Index) -> tuple[Index, ...]:
+def factors_of(index: Index) -> tuple[Index, ...]:
+    """Return what a product of index expressions is made of; anything else is one factor."""
     match index:
         case Arith("*", left, right):
-            return (*_factors(left), *_factors(right))
+            return (*factors_of(left), *factors_of(right))
         case _:
             return (index,)
 
