@@ -14,9 +14,9 @@ from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses, with_reads
-from looptrans.ir.value import Access, Select, Value
+from looptrans.ir.value import Access, Select, Value, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes, touched
+from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.accesses import listed
 from looptrans.transforms.ends_asked import parts_of
 
@@ -54,8 +54,7 @@ def with_guarded_cells(program: Program) -> GuardedCells | None:
     Returns:
         The program afterwards; None where the cells of no array that is set are found in both ways.
     """
-    changing = touched(program.body, writes=True)
-    # For each array and dimension the variables that it is found by somewhere.
+    # For each array and dimension the variables that it is found by where it is set.
     by: dict[tuple[str, int], set[str]] = {}
     for node in nodes(program.body):
         if isinstance(node, Assign | If):
@@ -66,15 +65,10 @@ def with_guarded_cells(program: Program) -> GuardedCells | None:
     changed: dict[str, None] = {}
 
     def found_by(access: Access, known: dict[Index, str]) -> Access:
-        if access.array not in changing:
-            return access
         subscripts = list(access.subscripts)
-        for place, subscript in enumerate(subscripts):
-            name = None
-            for index, variable in known.items():
-                if subscript == index and variable in by.get((access.array, place), ()):
-                    name = variable
-            if name is not None:
+        for place, subscript in enumerate(access.subscripts):
+            name = None if isinstance(subscript, Whole) else known.get(subscript)
+            if name is not None and name in by.get((access.array, place), ()):
                 subscripts[place] = Var(name)
                 changed[access.array] = None
         return Access(access.array, tuple(subscripts))
