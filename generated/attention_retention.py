@@ -62,16 +62,27 @@ import triton
 import triton.language as tl
 
 
-@triton.constexpr_function
-def _widened(kind):
-    """Return how float32 is multiplied with inputs of a type that are widened to it.
+@triton.jit
+def _dot_widened(left, right, total, kind: tl.constexpr, split: tl.constexpr):
+    """A product in float32 of inputs that are widened to it, and of another operand.
 
-    In pairs of bfloat16, with an error of 2**-16, where they are float16; in TF32, which has 11
-    bits, where they have the 8 of bfloat16. Triton's interpreter, which has no such pairs,
-    multiplies float32.
+    TF32, in which matrix units multiply float32, has 11 bits, all that float16 has: where inputs
+    are float16 the other operand (left or right, the one that `split` names) is multiplied in two
+    parts, with an error of 2**-22. Where they are bfloat16, which has 8 bits, one is enough.
     """
-    pairs = "ieee" if triton.knobs.runtime.interpret else "bf16x3"
-    return {tl.float32: "ieee", tl.bfloat16: None}.get(kind, pairs)
+    if kind == tl.float32:
+        return tl.dot(left, right, total, input_precision="ieee")
+    elif kind == tl.bfloat16:
+        return tl.dot(left, right, total)
+    elif split == "left":
+        high = (left.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        # What is left of an infinity is nothing.
+        low = tl.where(high == left, 0.0, left - high)
+        return tl.dot(high, right, tl.dot(low, right, total))
+    else:
+        high = (right.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        low = tl.where(high == right, 0.0, right - high)
+        return tl.dot(left, high, tl.dot(left, low, total))
 
 
 @triton.jit
@@ -270,9 +281,7 @@ def attention_retention_kernel(
                 other=0.0
             )  # S3
             # S3: of the block before
-            O = tl.dot(
-                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
-            )
+            O = _dot_widened(P_late, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")
         P = s * tl.exp2(
             -(
                 (i[:, None] - j[None, :]).to(tl.float32)
@@ -286,9 +295,7 @@ def attention_retention_kernel(
             V_jd = tl.load(
                 V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S3
-            O = tl.dot(
-                P, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
-            )  # S3
+            O = _dot_widened(P, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")  # S3
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -307,9 +314,7 @@ def attention_retention_kernel(
                 other=0.0
             )  # S3
             # S3: of the block before
-            O = tl.dot(
-                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
-            )
+            O = _dot_widened(P_late, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")
         P = s * tl.exp2(
             -(
                 (i[:, None] - j[None, :]).to(tl.float32)
@@ -329,7 +334,7 @@ def attention_retention_kernel(
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S3
-            O = tl.dot(
+            O = _dot_widened(
                 tl.where(
                     tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
                     P,
@@ -337,7 +342,8 @@ def attention_retention_kernel(
                 ),
                 V_jd.to(tl.float32),
                 O,
-                input_precision=_widened(V_ptr.dtype.element_ty)
+                V_ptr.dtype.element_ty,
+                "left"
             )  # S3
     if LATE:
         V_jd = tl.load(
@@ -346,7 +352,7 @@ def attention_retention_kernel(
             other=0.0
         )  # S3
         # S3: of the block before
-        O = tl.dot(P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty))
+        O = _dot_widened(P_late, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
         O,

@@ -188,16 +188,27 @@ import triton
 import triton.language as tl
 
 
-@triton.constexpr_function
-def _widened(kind):
-    """Return how float32 is multiplied with inputs of a type that are widened to it.
+@triton.jit
+def _dot_widened(left, right, total, kind: tl.constexpr, split: tl.constexpr):
+    """A product in float32 of inputs that are widened to it, and of another operand.
 
-    In pairs of bfloat16, with an error of 2**-16, where they are float16; in TF32, which has 11
-    bits, where they have the 8 of bfloat16. Triton's interpreter, which has no such pairs,
-    multiplies float32.
+    TF32, in which matrix units multiply float32, has 11 bits, all that float16 has: where inputs
+    are float16 the other operand (left or right, the one that `split` names) is multiplied in two
+    parts, with an error of 2**-22. Where they are bfloat16, which has 8 bits, one is enough.
     """
-    pairs = "ieee" if triton.knobs.runtime.interpret else "bf16x3"
-    return {tl.float32: "ieee", tl.bfloat16: None}.get(kind, pairs)
+    if kind == tl.float32:
+        return tl.dot(left, right, total, input_precision="ieee")
+    elif kind == tl.bfloat16:
+        return tl.dot(left, right, total)
+    elif split == "left":
+        high = (left.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        # What is left of an infinity is nothing.
+        low = tl.where(high == left, 0.0, left - high)
+        return tl.dot(high, right, tl.dot(low, right, total))
+    else:
+        high = (right.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        low = tl.where(high == right, 0.0, right - high)
+        return tl.dot(left, high, tl.dot(left, low, total))
 
 
 @triton.jit
@@ -396,9 +407,7 @@ def attention_retention_kernel(
                 other=0.0
             )  # S3
             # S3: of the block before
-            O = tl.dot(
-                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
-            )
+            O = _dot_widened(P_late, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")
         P = s * tl.exp2(
             -(
                 (i[:, None] - j[None, :]).to(tl.float32)
@@ -412,9 +421,7 @@ def attention_retention_kernel(
             V_jd = tl.load(
                 V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
             )  # S3
-            O = tl.dot(
-                P, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
-            )  # S3
+            O = _dot_widened(P, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")  # S3
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -433,9 +440,7 @@ def attention_retention_kernel(
                 other=0.0
             )  # S3
             # S3: of the block before
-            O = tl.dot(
-                P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty)
-            )
+            O = _dot_widened(P_late, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")
         P = s * tl.exp2(
             -(
                 (i[:, None] - j[None, :]).to(tl.float32)
@@ -455,7 +460,7 @@ def attention_retention_kernel(
                 mask=(j[:, None] < j_stop) & d_in[None, :],
                 other=0.0
             )  # S3
-            O = tl.dot(
+            O = _dot_widened(
                 tl.where(
                     tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
                     P,
@@ -463,7 +468,8 @@ def attention_retention_kernel(
                 ),
                 V_jd.to(tl.float32),
                 O,
-                input_precision=_widened(V_ptr.dtype.element_ty)
+                V_ptr.dtype.element_ty,
+                "left"
             )  # S3
     if LATE:
         V_jd = tl.load(
@@ -472,7 +478,7 @@ def attention_retention_kernel(
             other=0.0
         )  # S3
         # S3: of the block before
-        O = tl.dot(P_late, V_jd.to(tl.float32), O, input_precision=_widened(V_ptr.dtype.element_ty))
+        O = _dot_widened(P_late, V_jd.to(tl.float32), O, V_ptr.dtype.element_ty, "left")
     tl.store(
         O_ptr + i[:, None] * stride_O_i + d[None, :] * stride_O_d,
         O,
@@ -620,9 +626,7 @@ def attention_retention_backward_dQ_kernel(
         drate_part = drate_part - tl.sum(
             s * exp_rate_h * (i[:, None] - j[None, :]).to(tl.float32) * ds_sum, axis=1
         )  # S6
-        dQ = tl.dot(
-            ds_sum_2, K_je.to(tl.float32), dQ, input_precision=_widened(K_ptr.dtype.element_ty)
-        )  # S7
+        dQ = _dot_widened(ds_sum_2, K_je.to(tl.float32), dQ, K_ptr.dtype.element_ty, "left")  # S7
     # Some rows have ended.
     for j_first in range(j_full, j_stop, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -655,7 +659,7 @@ def attention_retention_backward_dQ_kernel(
             ),
             axis=1
         )  # S6
-        dQ = tl.dot(
+        dQ = _dot_widened(
             tl.where(
                 tl.arange(0, BLOCK_J)[None, :] < tl.minimum(j_stop, i + 1)[:, None] - j_first,
                 ds_sum_2,
@@ -663,7 +667,8 @@ def attention_retention_backward_dQ_kernel(
             ),
             K_je.to(tl.float32),
             dQ,
-            input_precision=_widened(K_ptr.dtype.element_ty)
+            K_ptr.dtype.element_ty,
+            "left"
         )  # S7
     if drate_part_ptr is not None:
         tl.store(drate_part_ptr + i * stride_drate_part_i, drate_part, mask=i < M)  # S6
@@ -813,14 +818,11 @@ def attention_retention_backward_dK_dV_kernel(
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
-        dK = tl.dot(
-            ds_sum_2_2, Q_ie.to(tl.float32), dK, input_precision=_widened(Q_ptr.dtype.element_ty)
+        dK = _dot_widened(
+            ds_sum_2_2, Q_ie.to(tl.float32), dK, Q_ptr.dtype.element_ty, "left"
         )  # S13
-        dV = tl.dot(
-            s_2 * exp_rate_h,
-            dO_id.to(tl.float32),
-            dV,
-            input_precision=_widened(dO_ptr.dtype.element_ty)
+        dV = _dot_widened(
+            s_2 * exp_rate_h, dO_id.to(tl.float32), dV, dO_ptr.dtype.element_ty, "left"
         )  # S14
     # Some rows have not begun, or have ended.
     for i_from in range(i_start, M - (i_full - i_begun), BLOCK_I):
@@ -847,7 +849,7 @@ def attention_retention_backward_dK_dV_kernel(
         )  # S11
         s_sum_2 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S11
         s_2 = s_sum_2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S12
-        dK = tl.dot(
+        dK = _dot_widened(
             tl.where(
                 (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
                 ds_sum_2_2,
@@ -855,9 +857,10 @@ def attention_retention_backward_dK_dV_kernel(
             ),
             Q_ie.to(tl.float32),
             dK,
-            input_precision=_widened(Q_ptr.dtype.element_ty)
+            Q_ptr.dtype.element_ty,
+            "left"
         )  # S13
-        dV = tl.dot(
+        dV = _dot_widened(
             tl.where(
                 (tl.arange(0, BLOCK_I)[None, :] >= j[:, None] - i_first) & (i[None, :] < M),
                 s_2 * exp_rate_h,
@@ -865,7 +868,8 @@ def attention_retention_backward_dK_dV_kernel(
             ),
             dO_id.to(tl.float32),
             dV,
-            input_precision=_widened(dO_ptr.dtype.element_ty)
+            dO_ptr.dtype.element_ty,
+            "left"
         )  # S14
     if dK_ptr is not None:
         tl.store(
@@ -1327,7 +1331,7 @@ def attention_retention_backward(Q, K, V, rate, dO, *, wanted=None, tune=True):
     return dQ, dK, dV, drate
 
 
-@torch.library.custom_op(_free("attention_retention_forward_48c6edb2"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_forward_28ff0d54"), mutates_args=())
 def _attention_retention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1343,7 +1347,7 @@ def _(Q, K, V, rate, tune):
     return torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
 
 
-@torch.library.custom_op(_free("attention_retention_backward_48c6edb2"), mutates_args=())
+@torch.library.custom_op(_free("attention_retention_backward_28ff0d54"), mutates_args=())
 def _attention_retention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, rate: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

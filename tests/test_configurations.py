@@ -83,7 +83,7 @@ def test_a_narrow_operand_that_is_widened_has_a_copy() -> None:
     (needed,) = footprints(kernel)
     assert [piece.bytes for piece in needed.resident] == [None, 4]
     text = emitted(program(powers(weight="exp(s)"))).text
-    assert "input_precision=_widened(c_ptr.dtype.element_ty)" in text
+    assert "_dot_widened(" in text and ', c_ptr.dtype.element_ty, "left")' in text
 
 
 GATES = """

@@ -1,12 +1,17 @@
 """Weights that may grow beyond 16 bits are not rounded to them in a backward pass either."""
 
+from typing import Any, cast
+
+import numpy as np
 import pytest
 
 from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.functions import HELPERS
 from looptrans.emit.listing import emitted
+from looptrans.runtime.device import prepare_device
 from looptrans.runtime.inspect import inspect
 from looptrans.runtime.inspect_job import Measurement
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.verify_backward import verify_backward, verify_pass
 from tests.analysis import program
 
 LISTING = """
@@ -52,16 +57,49 @@ def test_what_a_given_float32_array_says_of_decay_may_be_growth() -> None:
     assert ".to(A_ptr.dtype.element_ty)" not in text
 
 
-@pytest.mark.parametrize(("dtype", "kind"), [("float16", "BF16"), ("bfloat16", "TF32")])
-def test_growing_weights_meet_float16_in_pairs(dtype: str, kind: str) -> None:
+@pytest.mark.parametrize(("dtype", "parts"), [("float16", 2), ("bfloat16", 1)])
+def test_growing_weights_meet_float16_in_two_parts(dtype: str, parts: int) -> None:
     """TF32 has 11 bits: where large terms cancel, outputs were off by 6 % and infinite."""
     made = emitted(program(LISTING.format(exponent="-speed * (i - j)")))
     (each,) = inspect(made, ["cuda:90"], dtype, {"E": 64, "D": 64}, {}).kernels
     assert isinstance(each.result, Measurement), each.result
     assert each.result.code is not None
-    kinds = {name for loop in each.result.code.loops for name in loop.matrix}
-    assert any(name.endswith(kind) for name in kinds)
-    assert any("TF32" in name for name in kinds) == (kind == "TF32")
+    for loop in each.result.code.loops:
+        counts = [number for name, number in loop.matrix.items() if "TF32" in name]
+        # 64 of the rows of a block at once, and 8 of the 64 that are summed.
+        assert sum(counts) % parts == 0 and sum(counts) >= 4 * parts, loop.matrix
+    assert not each.result.unset
+
+
+def cut(operand: Any) -> Any:
+    """Return an operand of a product as matrix units take it: of float32 TF32's 11 bits."""
+    data = operand.data
+    if data.dtype == np.float32:
+        data = (data.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return type(operand)(data, operand.dtype)
+
+
+@pytest.mark.parametrize(("split", "right"), [(True, True), (False, False)])
+def test_float16_needs_both_parts_on_matrix_units(
+    split: bool, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter multiplies float32 as such; here it cuts operands as TF32 does."""
+    prepare_device()
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    dot = InterpreterBuilder.create_dot
+
+    def rough(self: Any, left: Any, other: Any, *rest: Any) -> Any:
+        return dot(self, cut(left), cut(other), *rest)
+
+    monkeypatch.setattr(InterpreterBuilder, "create_dot", rough)
+    if not split:
+        once = HELPERS["_dot_widened"].replace("kind == tl.bfloat16", "kind != tl.float32")
+        monkeypatch.setitem(cast(dict[str, str], HELPERS), "_dot_widened", once)
+    listing = program(LISTING.format(exponent="-speed * (i - j)"))
+    sizes = {"M": 60, "N": 60, "E": 16, "D": 16, "speed": -0.15}
+    report = verify_pass(listing, "both", [sizes], ["float16"])
+    assert report.passed == right, report
 
 
 BETWEEN = """
@@ -79,7 +117,7 @@ def hidden(x: Float[Array, "B K"], w: Float[Array, "K H"], u: Float[Array, "H N"
 
 def test_what_another_kernel_left_in_float32_is_in_no_pairs() -> None:
     text = emitted(program(BETWEEN)).text
-    assert "_widened" not in text and "_PAIRS" not in text
+    assert "_dot_widened" not in text and "_PAIRS" not in text
     assert '"ieee" if u_ptr.dtype.element_ty == tl.float32 else None' in text
 
 
@@ -98,7 +136,10 @@ def layers(X: Float[Array, "M K"], A: Float[Array, "K N"], C: Float[Array, "N D"
 
 def in_float32(value: str) -> int:
     """Return how many products of the backward module have an operand that is not rounded."""
-    return emitted_with_backward(program(ACTIVATION.format(value=value))).text.count("=_widened(")
+    return (
+        emitted_with_backward(program(ACTIVATION.format(value=value))).text.count("_dot_widened(")
+        - 1
+    )
 
 
 def test_a_power_that_another_one_bounds_is_no_growth() -> None:

@@ -124,6 +124,7 @@ def test_all_configurations_as_a_table() -> None:
         (measurement(shared=65536 + 1), "hip:gfx942", "may have 65536: it cannot be launched"),
         (measurement(tensor_memory=1024), "cuda:100", "there are 512: it cannot be launched"),
         (measurement(spills=152), "cuda:90", "spills 152 bytes"),
+        (measurement(unset=("UR17", "UR32")), "cuda:90", "nothing has set (UR17, UR32), an error"),
         (
             measurement(code=Code(work(), (work(), work(spill_stores=3, spill_loads=4)))),
             "cuda:90",

@@ -10,6 +10,7 @@ from looptrans.runtime.inspect_code import Work, amdgcn, code, matrix_kind, sass
 from looptrans.runtime.inspect_device import DEVICES, Occupancy, occupancy
 from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
 from looptrans.runtime.inspect_process import compiled
+from looptrans.runtime.inspect_unset import unset
 
 KERNELS = (Path(__file__).parent / "handwritten_kernels.py").read_text()
 
@@ -198,6 +199,36 @@ def test_what_runs_beside_matrix_instructions(
     (loop,) = code(sass("\n".join((".L_x_0:", *lines, "  /*ffff*/  EXIT ;")))).loops
     assert loop.exp2_in_flight == in_flight
     assert loop.serialized == serialized
+
+
+BEHIND = (
+    *("BRA `(.L_x_1)", ".L_x_0:", "UIADD3 UR6, UR4, 0x1, URZ", "EXIT"),
+    *(".L_x_1:", "R2UR UR4, R2", "BRA `(.L_x_0)"),
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        # What ptxas 12.8 made of a kernel out of uniform registers: UR57 was meant.
+        (("USGXT.U32 UR57, UR56, 0xe", "UIADD3 UR17, UP0, UR17, 0x2, URZ"), ("UR17", "UR56")),
+        (("ULDC.64 UR4, c[0x0][0x208]", "UIADD3 UR6, UR4, UR5, URZ"), ()),
+        (("ULDC UR4, c[0x0][0x208]", "UIADD3 UR6, UR4, UR5, URZ"), ("UR5",)),
+        # Moved behind the end, and set there: it is done before all the same.
+        (BEHIND, ()),
+        # What may be set: in one of two branches, or in the iteration before.
+        (("@P0 BRA `(.L_x_0)", "UMOV UR4, 0x1", ".L_x_0:", "ULEA UR5, UR4, URZ, 0x1"), ()),
+        ((".L_x_0:", "UIADD3 UR5, UR5, 0x1, URZ", "@P0 BRA `(.L_x_0)"), ()),
+        # Copies and descriptors of operands that are in registers stand for nothing.
+        (("MOV R4, UR51", "HGMMA.64x64x16.F32.BF16 R56, R36, gdesc[UR32].tnspB, R56"), ()),
+    ],
+)
+def test_registers_that_nothing_has_set(body: tuple[str, ...], wrong: tuple[str, ...]) -> None:
+    lines = [
+        text if text.endswith(":") else f"  /*{at:04x}*/  {text} ;"
+        for at, text in enumerate((*body, "EXIT"))
+    ]
+    assert unset(sass("\n".join(lines))) == wrong
 
 
 def test_kinds_of_matrix_instructions() -> None:

@@ -298,21 +298,20 @@ class Expressions(Mentions):
         ]
         if dot.accumulator is not None:
             arguments.append(self.show(dot.accumulator, (rows, columns)))
-        return _called("tl.dot", *arguments, f"input_precision={self._precision(dot)}")
-
-    def _precision(self, dot: Dot) -> str:
-        """Return how exact the operands of a product are: float32 inputs are multiplied as such."""
         way, array = self._precisions.way(dot)
         if way == "float32":
-            return '"ieee"'
+            return _called("tl.dot", *arguments, 'input_precision="ieee"')
         kind = f"{self.pointer(array)}.dtype.element_ty"
         if way == "widened":
-            self.used.helpers.add("_widened")
-            return f"_widened({kind})"
+            self.used.helpers.add("_dot_widened")
+            split = "right" if self._precisions.is_widened(left) else "left"
+            total = () if dot.accumulator is not None else ("None",)
+            return _called("_dot_widened", *arguments, *total, kind, f'"{split}"')
         if way == "pairs":
             self.used.helpers.add("_PAIRS")
         other = "_PAIRS" if way == "pairs" else "None"
-        return f'"ieee" if {kind} == tl.float32 else {other}'
+        precision = f'"ieee" if {kind} == tl.float32 else {other}'
+        return _called("tl.dot", *arguments, f"input_precision={precision}")
 
     def _operand(self, expr: Expr, dims: tuple[Dim, Dim]) -> str:
         """Return an operand of a matrix product, transposed where its dimensions are."""

@@ -49,17 +49,28 @@ HELPERS: Mapping[str, str] = {
 # error of 2**-16. Triton's interpreter, which has no such pairs, multiplies float32.
 _PAIRS = tl.constexpr("ieee" if triton.knobs.runtime.interpret else "bf16x3")
 """,
-    "_widened": '''\
-@triton.constexpr_function
-def _widened(kind):
-    """Return how float32 is multiplied with inputs of a type that are widened to it.
+    "_dot_widened": '''\
+@triton.jit
+def _dot_widened(left, right, total, kind: tl.constexpr, split: tl.constexpr):
+    """A product in float32 of inputs that are widened to it, and of another operand.
 
-    In pairs of bfloat16, with an error of 2**-16, where they are float16; in TF32, which has 11
-    bits, where they have the 8 of bfloat16. Triton's interpreter, which has no such pairs,
-    multiplies float32.
+    TF32, in which matrix units multiply float32, has 11 bits, all that float16 has: where inputs
+    are float16 the other operand (left or right, the one that `split` names) is multiplied in two
+    parts, with an error of 2**-22. Where they are bfloat16, which has 8 bits, one is enough.
     """
-    pairs = "ieee" if triton.knobs.runtime.interpret else "bf16x3"
-    return {tl.float32: "ieee", tl.bfloat16: None}.get(kind, pairs)
+    if kind == tl.float32:
+        return tl.dot(left, right, total, input_precision="ieee")
+    elif kind == tl.bfloat16:
+        return tl.dot(left, right, total)
+    elif split == "left":
+        high = (left.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        # What is left of an infinity is nothing.
+        low = tl.where(high == left, 0.0, left - high)
+        return tl.dot(high, right, tl.dot(low, right, total))
+    else:
+        high = (right.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        low = tl.where(high == right, 0.0, right - high)
+        return tl.dot(left, high, tl.dot(left, low, total))
 ''',
     "_hidden_zeros": '''\
 @triton.jit

@@ -3,13 +3,15 @@
     float32 inputs                           as float32
     16-bit inputs widened, times float32     in the matrix units' own way with float32, TF32
     both worked out of 16-bit inputs         in pairs of bfloat16, a number and what it lacks
-    float16 inputs widened, times what is    in such pairs
+    float16 inputs widened, times what is    in TF32, what is worked out in two parts
         worked out, and not rounded
 
 Pairs have 16 bits and the range of float32: next to float32 that is nothing where inputs have 11 or
 8, and matrix units multiply them, which float32 they do not. TF32 has 11. What is not rounded since
 it may grow beyond 16-bit floats, and cancels, needs more next to float16: retention whose weights
-grow had an error of 6 %.
+grow had an error of 6 %. There pairs would do as well, but each operand in two arrays takes twice
+the uniform registers, and where those run out, NVIDIA's compiler in Triton 3.6 (ptxas 12.8) reads
+some that nothing has set: on an H200 dV was infinite, or the kernel left its memory.
 """
 
 from __future__ import annotations
@@ -48,14 +50,23 @@ class Precision:
         """Return how a product is worked out, and an array that has the type of the inputs."""
         sides = (dot.left, dot.right)
         for side, other in (sides, sides[::-1]):
-            if isinstance(side, Cast) and side.like is None:
-                array = self._held(side.operand)
-                if array is not None:
-                    return "tf32" if self._is_read(other) else "widened", array
+            array = self._widened(side)
+            if array is not None:
+                return "tf32" if self._is_read(other) else "widened", array
         if any(self._is_rounded(side) for side in sides):
             return "float32", ""
         arrays = [self._arrays(side) for side in sides]
         return ("pairs", next(iter(arrays[0]))) if all(arrays) else ("float32", "")
+
+    def is_widened(self, side: Expr) -> bool:
+        """Tell whether an operand is inputs, untouched, that are widened to float32."""
+        return self._widened(side) is not None
+
+    def _widened(self, side: Expr) -> str | None:
+        """Return the array of the inputs' type that a side is widened from."""
+        if isinstance(side, Cast) and side.like is None:
+            return self._held(side.operand)
+        return None
 
     def _held(self, expr: Expr) -> str | None:
         """Return the array of the inputs' type whose elements a value is, untouched."""

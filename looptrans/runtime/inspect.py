@@ -231,6 +231,12 @@ def _gates(result: Measurement, device: Device) -> list[str]:
             f"it needs {result.tensor_memory} columns of tensor memory, and there are "
             f"{device.tensor_memory}: it cannot be launched"
         )
+    if result.unset:
+        names = ", ".join(result.unset)
+        gates.append(
+            f"the compiled code works with registers that nothing has set ({names}), an error of "
+            "the compiler: take another configuration, or another release of Triton"
+        )
     if result.spills:
         gates.append(f"each thread spills {result.spills} bytes of registers to memory")
     for number, loop in enumerate(result.code.loops if result.code else (), 1):

@@ -191,24 +191,25 @@ def _waits(instruction: Instruction) -> bool:
 
 def _loops(instructions: Sequence[Instruction]) -> tuple[frozenset[int], list[frozenset[int]]]:
     """Return the instructions that can be reached, and the natural loops, as places in the text."""
-    successors = _successors(instructions)
-    order = _reverse_postorder(successors)
+    following = successors(instructions)
+    order = _reverse_postorder(following)
     place = {node: at for at, node in enumerate(order)}
     predecessors: dict[int, list[int]] = {node: [] for node in order}
     for node in order:
-        for after in successors[node]:
+        for after in following[node]:
             predecessors[after].append(node)
     above = _dominators(order, place, predecessors)
     bodies: dict[int, set[int]] = {}
     for node in order:
-        for header in successors[node]:
+        for header in following[node]:
             if _dominates(header, node, above, place):
                 body = bodies.setdefault(header, {header})
                 _gather(body, node, predecessors)
     return frozenset(order), [frozenset(body) for body in bodies.values()]
 
 
-def _successors(instructions: Sequence[Instruction]) -> list[list[int]]:
+def successors(instructions: Sequence[Instruction]) -> list[list[int]]:
+    """Return what may be done after each instruction, as places in the text."""
     where = {label: at for at, each in enumerate(instructions) for label in each.labels}
     found: list[list[int]] = []
     for at, each in enumerate(instructions):

@@ -34,6 +34,7 @@ from looptrans.runtime.inspect_job import (
     Result,
     written,
 )
+from looptrans.runtime.inspect_unset import unset
 from looptrans.runtime.load import load_module
 
 
@@ -102,6 +103,7 @@ def _nvidia(compiled: Any) -> Measurement:
     missing: list[str] = []
     registers = spills = None
     found: Code | None = None
+    wrong: tuple[str, ...] = ()
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernel.cubin"
         cubin.write_bytes(compiled.asm["cubin"])
@@ -114,7 +116,8 @@ def _nvidia(compiled: Any) -> Measurement:
             spills = max(numbers["STACK"] + numbers["LOCAL"] - sum(map(int, arrays)), 0)
         text = _tool("nvdisasm", ["-c", str(cubin)], missing)
         if text is not None:
-            found = code(sass(text))
+            instructions = sass(text)
+            found, wrong = code(instructions), unset(instructions)
     return Measurement(
         registers=registers,
         spills=spills,
@@ -123,6 +126,7 @@ def _nvidia(compiled: Any) -> Measurement:
         threads=_threads(compiled),
         code=found,
         missing=tuple(missing),
+        unset=wrong,
     )
 
 

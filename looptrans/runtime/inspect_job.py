@@ -61,6 +61,7 @@ class Measurement:
         threads: The threads of a program.
         code: What the instructions do; None where the tool that tells is missing.
         missing: What is not known and why, sentences.
+        unset: Registers that the code works with and nothing has set, an error of the compiler.
     """
 
     registers: int | None
@@ -70,6 +71,7 @@ class Measurement:
     threads: int
     code: Code | None
     missing: tuple[str, ...] = ()
+    unset: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Measurement:
@@ -78,7 +80,8 @@ class Measurement:
         code = found and Code(
             Work(**found["whole"]), tuple(Work(**each) for each in found["loops"])
         )
-        return cls(**{**data, "code": code, "missing": tuple(data["missing"])})
+        lists = {name: tuple(data[name]) for name in ("missing", "unset")}
+        return cls(**{**data, "code": code, **lists})
 
 
 @dataclass(frozen=True, slots=True)
