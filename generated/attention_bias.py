@@ -86,6 +86,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 import torch
 import triton
@@ -176,6 +177,43 @@ class _Tuned:
         return found
 
 
+class _Described(_Tuned):
+    """A kernel that is also tried with blocks that the GPU copies by itself, where it can."""
+
+    def __init__(self, kernel, configs, key, described, **options):
+        super().__init__(kernel, configs, key, **options)
+        loaded = [config for config in configs if not config.kwargs["DESCRIBED"]]
+        self.described, self.loaded = described, _Tuned(kernel, loaded, key, **options)
+
+    def run(self, grid, arguments, options):
+        given = dict(zip(self.tuner.arg_names, arguments))
+        if all(_is_copied(given[name]) for name in self.described):
+            # The caller's own allocator for Triton stays what it is.
+            copy_context().run(self.copied, grid, arguments, options)
+        else:
+            self.loaded.run(grid, arguments, options)
+
+    def copied(self, grid, arguments, options):
+        triton.set_allocator(_scratch)
+        super().run(grid, arguments, options)
+
+
+def _is_copied(tensor):
+    """Tell whether the GPU, Hopper or later, can copy blocks of a tensor by itself."""
+    if torch.version.hip or torch.cuda.get_device_capability(tensor.device)[0] < 9:
+        return False
+    if max(tensor.shape) >= 2**31:
+        return False
+    *outer, last = tensor.stride()
+    steps = (tensor.data_ptr(), *(stride * tensor.element_size() for stride in outer))
+    return last == 1 and all(step > 0 and step % 16 == 0 for step in steps)
+
+
+def _scratch(size, alignment, stream):
+    """Return memory in which a program tells the GPU of arrays; Triton asks for it."""
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
+
 def _fitted(config, footprint, width, sizes, device, most=144):
     """Return a configuration with fewer stages, then smaller blocks, until it fits a GPU.
 
@@ -227,7 +265,7 @@ def attention_bias_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
-    LATE: tl.constexpr,
+    LATE: tl.constexpr, DESCRIBED: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -238,7 +276,8 @@ def attention_bias_kernel(
     blocks_i = tl.cdiv(M, BLOCK_I)
     b = pid // blocks_i % B
     h = pid // blocks_i // B
-    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    i_first = (pid % blocks_i) * BLOCK_I
+    i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -270,6 +309,11 @@ def attention_bias_kernel(
     j_at = tl.arange(0, BLOCK_J).to(INDEX)
     K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
     V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
+    # Blocks that the GPU copies by itself.
+    if DESCRIBED:
+        bias_blocks = tl.make_tensor_descriptor(
+            bias_ptr, [M, N], [stride_bias_i, 1], [BLOCK_I, BLOCK_J]
+        )
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -277,11 +321,16 @@ def attention_bias_kernel(
             K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
-        bias_ij = tl.load(
-            bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
-            mask=i[:, None] < M,
-            other=0.0
-        )  # S1
+        if DESCRIBED:
+            bias_ij = bias_blocks.load(
+                [tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)]
+            )  # S1
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
+                mask=i[:, None] < M,
+                other=0.0
+            )  # S1
         S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
@@ -320,11 +369,16 @@ def attention_bias_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
-        bias_ij = tl.load(
-            bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
-            mask=(i[:, None] < M) & (j[None, :] < N),
-            other=0.0
-        )  # S1
+        if DESCRIBED:
+            bias_ij = bias_blocks.load(
+                [tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)]
+            )  # S1
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
+                mask=(i[:, None] < M) & (j[None, :] < N),
+                other=0.0
+            )  # S1
         S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
@@ -372,8 +426,8 @@ def attention_bias_kernel(
     )  # S3
 
 
-def attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+def attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, DESCRIBED, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE, "DESCRIBED": DESCRIBED}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -388,29 +442,47 @@ def attention_bias_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOC
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_kernel_default = {
-    2: attention_bias_kernel_config(128, 32, 0, 8, 3),
-    4: attention_bias_kernel_config(32, 32, 0, 8, 1),
+    2: attention_bias_kernel_config(128, 32, 0, 0, 8, 3),
+    4: attention_bias_kernel_config(32, 32, 0, 0, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_kernel_tuned = {
-    2: _Tuned(
+    2: _Described(
         attention_bias_kernel,
         [
-            attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
-            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
-            )
+            attention_bias_kernel_config(*row)
+            for row in [
+                (128, 32, 0, 0, 8, 3), (128, 32, 0, 0, 8, 2), (128, 64, 0, 0, 8, 2),
+                (128, 64, 0, 0, 8, 3), (128, 128, 0, 0, 8, 2), (128, 128, 0, 0, 8, 3),
+                (64, 32, 0, 0, 4, 2), (64, 32, 0, 0, 4, 3), (64, 64, 0, 0, 4, 2),
+                (64, 64, 0, 0, 4, 3), (64, 128, 0, 0, 4, 2), (64, 128, 0, 0, 4, 3),
+                (128, 32, 0, 0, 4, 2), (128, 32, 0, 0, 4, 3), (128, 64, 0, 0, 4, 2),
+                (128, 64, 0, 0, 4, 3), (128, 128, 0, 0, 4, 2), (128, 128, 0, 0, 4, 3),
+                (128, 32, 1, 0, 8, 3), (128, 32, 1, 0, 8, 2), (128, 64, 1, 0, 8, 2),
+                (128, 64, 1, 0, 8, 3), (128, 128, 1, 0, 8, 2), (128, 128, 1, 0, 8, 3),
+                (64, 32, 1, 0, 4, 2), (64, 32, 1, 0, 4, 3), (64, 64, 1, 0, 4, 2),
+                (64, 64, 1, 0, 4, 3), (64, 128, 1, 0, 4, 2), (64, 128, 1, 0, 4, 3),
+                (128, 32, 1, 0, 4, 2), (128, 32, 1, 0, 4, 3), (128, 64, 1, 0, 4, 2),
+                (128, 64, 1, 0, 4, 3), (128, 128, 1, 0, 4, 2), (128, 128, 1, 0, 4, 3),
+                (128, 32, 0, 1, 8, 3), (128, 32, 0, 1, 8, 2), (128, 64, 0, 1, 8, 2),
+                (128, 64, 0, 1, 8, 3), (128, 128, 0, 1, 8, 2), (128, 128, 0, 1, 8, 3),
+                (64, 32, 0, 1, 4, 2), (64, 32, 0, 1, 4, 3), (64, 64, 0, 1, 4, 2),
+                (64, 64, 0, 1, 4, 3), (64, 128, 0, 1, 4, 2), (64, 128, 0, 1, 4, 3),
+                (128, 32, 0, 1, 4, 2), (128, 32, 0, 1, 4, 3), (128, 64, 0, 1, 4, 2),
+                (128, 64, 0, 1, 4, 3), (128, 128, 0, 1, 4, 2), (128, 128, 0, 1, 4, 3),
+            ]
         ],
         key=["B", "M", "N", "E", "D"],
+        described=["bias_ptr"],
         fitting=_fitting(attention_bias_kernel_footprint, 2),
     ),
     4: _Tuned(
         attention_bias_kernel,
         [
-            attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
-            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, DESCRIBED, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, DESCRIBED, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (0,), (1, 2)
             )
         ],
         key=["B", "M", "N", "E", "D"],

@@ -441,7 +441,7 @@ def attention_bias_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
-    LATE: tl.constexpr,
+    LATE: tl.constexpr, DESCRIBED: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -452,7 +452,8 @@ def attention_bias_kernel(
     blocks_i = tl.cdiv(M, BLOCK_I)
     b = pid // blocks_i % B
     h = pid // blocks_i // B
-    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    i_first = (pid % blocks_i) * BLOCK_I
+    i = i_first + tl.arange(0, BLOCK_I)
     d = tl.arange(0, BLOCK_D).to(INDEX)
     d_in = (d < D) | (BLOCK_D == D)
     e = tl.arange(0, BLOCK_E).to(INDEX)
@@ -488,6 +489,11 @@ def attention_bias_kernel(
     j_at = tl.arange(0, BLOCK_J).to(INDEX)
     K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
     V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
+    # Blocks that the GPU copies by itself.
+    if DESCRIBED:
+        bias_blocks = tl.make_tensor_descriptor(
+            bias_ptr, [M, N], [stride_bias_i, 1], [BLOCK_I, BLOCK_J]
+        )
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -495,11 +501,16 @@ def attention_bias_kernel(
             K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
-        bias_ij = tl.load(
-            bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
-            mask=i[:, None] < M,
-            other=0.0
-        )  # S1
+        if DESCRIBED:
+            bias_ij = bias_blocks.load(
+                [tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)]
+            )  # S1
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
+                mask=i[:, None] < M,
+                other=0.0
+            )  # S1
         S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
@@ -538,11 +549,16 @@ def attention_bias_kernel(
             other=0.0
         )  # S1
         S_bhij = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S1
-        bias_ij = tl.load(
-            bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
-            mask=(i[:, None] < M) & (j[None, :] < N),
-            other=0.0
-        )  # S1
+        if DESCRIBED:
+            bias_ij = bias_blocks.load(
+                [tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)]
+            )  # S1
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
+                mask=(i[:, None] < M) & (j[None, :] < N),
+                other=0.0
+            )  # S1
         S_bhij = scale * S_bhij + bias_ij.to(tl.float32)  # S1
         if LATE:
             V_jd = tl.load(
@@ -594,8 +610,8 @@ def attention_bias_kernel(
     )  # S3
 
 
-def attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
+def attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, DESCRIBED, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE, "DESCRIBED": DESCRIBED}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -610,29 +626,47 @@ def attention_bias_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_E, BLOC
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_kernel_default = {
-    2: attention_bias_kernel_config(128, 32, 0, 8, 3),
-    4: attention_bias_kernel_config(32, 32, 0, 8, 1),
+    2: attention_bias_kernel_config(128, 32, 0, 0, 8, 3),
+    4: attention_bias_kernel_config(32, 32, 0, 0, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_kernel_tuned = {
-    2: _Tuned(
+    2: _Described(
         attention_bias_kernel,
         [
-            attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
-            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (3, 2)
-            )
+            attention_bias_kernel_config(*row)
+            for row in [
+                (128, 32, 0, 0, 8, 3), (128, 32, 0, 0, 8, 2), (128, 64, 0, 0, 8, 2),
+                (128, 64, 0, 0, 8, 3), (128, 128, 0, 0, 8, 2), (128, 128, 0, 0, 8, 3),
+                (64, 32, 0, 0, 4, 2), (64, 32, 0, 0, 4, 3), (64, 64, 0, 0, 4, 2),
+                (64, 64, 0, 0, 4, 3), (64, 128, 0, 0, 4, 2), (64, 128, 0, 0, 4, 3),
+                (128, 32, 0, 0, 4, 2), (128, 32, 0, 0, 4, 3), (128, 64, 0, 0, 4, 2),
+                (128, 64, 0, 0, 4, 3), (128, 128, 0, 0, 4, 2), (128, 128, 0, 0, 4, 3),
+                (128, 32, 1, 0, 8, 3), (128, 32, 1, 0, 8, 2), (128, 64, 1, 0, 8, 2),
+                (128, 64, 1, 0, 8, 3), (128, 128, 1, 0, 8, 2), (128, 128, 1, 0, 8, 3),
+                (64, 32, 1, 0, 4, 2), (64, 32, 1, 0, 4, 3), (64, 64, 1, 0, 4, 2),
+                (64, 64, 1, 0, 4, 3), (64, 128, 1, 0, 4, 2), (64, 128, 1, 0, 4, 3),
+                (128, 32, 1, 0, 4, 2), (128, 32, 1, 0, 4, 3), (128, 64, 1, 0, 4, 2),
+                (128, 64, 1, 0, 4, 3), (128, 128, 1, 0, 4, 2), (128, 128, 1, 0, 4, 3),
+                (128, 32, 0, 1, 8, 3), (128, 32, 0, 1, 8, 2), (128, 64, 0, 1, 8, 2),
+                (128, 64, 0, 1, 8, 3), (128, 128, 0, 1, 8, 2), (128, 128, 0, 1, 8, 3),
+                (64, 32, 0, 1, 4, 2), (64, 32, 0, 1, 4, 3), (64, 64, 0, 1, 4, 2),
+                (64, 64, 0, 1, 4, 3), (64, 128, 0, 1, 4, 2), (64, 128, 0, 1, 4, 3),
+                (128, 32, 0, 1, 4, 2), (128, 32, 0, 1, 4, 3), (128, 64, 0, 1, 4, 2),
+                (128, 64, 0, 1, 4, 3), (128, 128, 0, 1, 4, 2), (128, 128, 0, 1, 4, 3),
+            ]
         ],
         key=["B", "M", "N", "E", "D"],
+        described=["bias_ptr"],
         fitting=_fitting(attention_bias_kernel_footprint, 2),
     ),
     4: _Tuned(
         attention_bias_kernel,
         [
-            attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
-            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
-                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
+            attention_bias_kernel_config(BLOCK_I, BLOCK_J, LATE, DESCRIBED, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, DESCRIBED, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (0,), (1, 2)
             )
         ],
         key=["B", "M", "N", "E", "D"],
@@ -741,6 +775,7 @@ def attention_bias_backward_dQ_kernel(
     E: tl.constexpr, D: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_D: tl.constexpr,
+    DESCRIBED: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -752,7 +787,8 @@ def attention_bias_backward_dQ_kernel(
     blocks_i = tl.cdiv(M, BLOCK_I)
     b = pid // blocks_i % B
     h = pid // blocks_i // B
-    i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
+    i_first = (pid % blocks_i) * BLOCK_I
+    i = i_first + tl.arange(0, BLOCK_I)
     e = tl.arange(0, BLOCK_E).to(INDEX)
     e_in = (e < E) | (BLOCK_E == E)
     d = tl.arange(0, BLOCK_D).to(INDEX)
@@ -800,6 +836,11 @@ def attention_bias_backward_dQ_kernel(
     j_at = tl.arange(0, BLOCK_J).to(INDEX)
     K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
     V_at = V_ptr + j_at[:, None] * stride_V_j + d[None, :] * stride_V_d
+    # Blocks that the GPU copies by itself.
+    if DESCRIBED:
+        bias_blocks = tl.make_tensor_descriptor(
+            bias_ptr, [M, N], [stride_bias_i, 1], [BLOCK_I, BLOCK_J]
+        )
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -807,11 +848,16 @@ def attention_bias_backward_dQ_kernel(
             K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        bias_ij = tl.load(
-            bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
-            mask=i[:, None] < M,
-            other=0.0
-        )  # S4
+        if DESCRIBED:
+            bias_ij = bias_blocks.load(
+                [tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)]
+            )  # S4
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
+                mask=i[:, None] < M,
+                other=0.0
+            )  # S4
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
         P = tl.exp2(
             (S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634
@@ -833,11 +879,16 @@ def attention_bias_backward_dQ_kernel(
             other=0.0
         )  # S3
         S_sum = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S3
-        bias_ij = tl.load(
-            bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
-            mask=(i[:, None] < M) & (j[None, :] < N),
-            other=0.0
-        )  # S4
+        if DESCRIBED:
+            bias_ij = bias_blocks.load(
+                [tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)]
+            )  # S4
+        else:
+            bias_ij = tl.load(
+                bias_ptr + i[:, None] * stride_bias_i + j[None, :] * stride_bias_j,
+                mask=(i[:, None] < M) & (j[None, :] < N),
+                other=0.0
+            )  # S4
         S = scale * S_sum + bias_ij.to(tl.float32)  # S4
         P = tl.exp2(
             (S - top_i.to(tl.float32)[:, None]) * 1.4426950408889634
@@ -868,8 +919,8 @@ def attention_bias_backward_dQ_kernel(
         )  # S10
 
 
-def attention_bias_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_bias_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, DESCRIBED, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "DESCRIBED": DESCRIBED}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -886,27 +937,30 @@ def attention_bias_backward_dQ_kernel_footprint(
 
 # Used where nothing is timed, by the bytes of an element.
 attention_bias_backward_dQ_kernel_default = {
-    2: attention_bias_backward_dQ_kernel_config(128, 32, 8, 3),
-    4: attention_bias_backward_dQ_kernel_config(32, 32, 8, 1),
+    2: attention_bias_backward_dQ_kernel_config(128, 32, 0, 8, 3),
+    4: attention_bias_backward_dQ_kernel_config(32, 32, 0, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 attention_bias_backward_dQ_kernel_tuned = {
-    2: _Tuned(
+    2: _Described(
         attention_bias_backward_dQ_kernel,
         [
             attention_bias_backward_dQ_kernel_config(*row)
-            for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
+            for row in itertools.product((128, 64), (32, 64, 128), (0, 1), (8, 4), (3, 2))
         ],
         key=["B", "M", "N", "E", "D"],
+        described=["bias_ptr"],
         fitting=_fitting(attention_bias_backward_dQ_kernel_footprint, 2),
     ),
     4: _Tuned(
         attention_bias_backward_dQ_kernel,
         [
-            attention_bias_backward_dQ_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
-            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
-                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            attention_bias_backward_dQ_kernel_config(
+                BLOCK_I, BLOCK_J, DESCRIBED, num_warps, num_stages
+            )
+            for (BLOCK_I, num_warps), BLOCK_J, DESCRIBED, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
         key=["B", "M", "N", "E", "D"],
@@ -1911,7 +1965,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_7b30c9cd"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_0f7d74a7"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1932,7 +1986,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_7b30c9cd"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_0f7d74a7"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

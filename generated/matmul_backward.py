@@ -384,7 +384,7 @@ def matmul_backward_dA_kernel(
     stride_dA_i, stride_dA_k,
     M, K, N,
     INDEX: tl.constexpr,
-    BLOCK_I: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_J: tl.constexpr,
+    BLOCK_I: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_J: tl.constexpr, DESCRIBED: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i by BLOCK_K iterations of k.
 
@@ -396,19 +396,26 @@ def matmul_backward_dA_kernel(
     blocks_k = tl.cdiv(K, BLOCK_K)
     # Blocks in groups, so that neighbouring programs read the same rows and columns.
     block_i, block_k = tl.swizzle2d(pid // blocks_k, pid % blocks_k, blocks_i, blocks_k, 8)
-    i = block_i * BLOCK_I + tl.arange(0, BLOCK_I)
+    i_first = block_i * BLOCK_I
+    i = i_first + tl.arange(0, BLOCK_I)
     k = block_k * BLOCK_K + tl.arange(0, BLOCK_K)
 
     dA = _hidden_zeros(BLOCK_I, BLOCK_K, 0, M)  # no constants, or ptxas lets each product wait
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
+    # Blocks that the GPU copies by itself.
+    if DESCRIBED:
+        C_blocks = tl.make_tensor_descriptor(C_ptr, [M, N], [stride_C_i, 1], [BLOCK_I, BLOCK_J])
     # Full blocks.
     for j_first in range(0, j_full, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        C_ij = tl.load(
-            C_ptr + i[:, None] * stride_C_i + j[None, :] * stride_C_j,
-            mask=i[:, None] < M,
-            other=0.0
-        )  # S1
+        if DESCRIBED:
+            C_ij = C_blocks.load([tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)])  # S1
+        else:
+            C_ij = tl.load(
+                C_ptr + i[:, None] * stride_C_i + j[None, :] * stride_C_j,
+                mask=i[:, None] < M,
+                other=0.0
+            )  # S1
         dC_ij = tl.load(
             dC_ptr + i[:, None] * stride_dC_i + j[None, :] * stride_dC_j,
             mask=(i[:, None] < M) & (C_ij.to(tl.float32) > 0.0),
@@ -426,11 +433,14 @@ def matmul_backward_dA_kernel(
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
-        C_ij = tl.load(
-            C_ptr + i[:, None] * stride_C_i + j[None, :] * stride_C_j,
-            mask=(i[:, None] < M) & (j[None, :] < N),
-            other=0.0
-        )  # S1
+        if DESCRIBED:
+            C_ij = C_blocks.load([tl.cast(i_first, tl.int32), tl.cast(j_first, tl.int32)])  # S1
+        else:
+            C_ij = tl.load(
+                C_ptr + i[:, None] * stride_C_i + j[None, :] * stride_C_j,
+                mask=(i[:, None] < M) & (j[None, :] < N),
+                other=0.0
+            )  # S1
         dC_ij = tl.load(
             dC_ptr + i[:, None] * stride_dC_i + j[None, :] * stride_dC_j,
             mask=(i[:, None] < M) & (j[None, :] < N) & (C_ij.to(tl.float32) > 0.0),
@@ -452,8 +462,8 @@ def matmul_backward_dA_kernel(
     )  # S2
 
 
-def matmul_backward_dA_kernel_config(BLOCK_I, BLOCK_K, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J}
+def matmul_backward_dA_kernel_config(BLOCK_I, BLOCK_K, BLOCK_J, DESCRIBED, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_K": BLOCK_K, "BLOCK_J": BLOCK_J, "DESCRIBED": DESCRIBED}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -466,33 +476,42 @@ def matmul_backward_dA_kernel_footprint(width, /, num_stages, BLOCK_I, BLOCK_J, 
 
 # Used where nothing is timed, by the bytes of an element.
 matmul_backward_dA_kernel_default = {
-    2: matmul_backward_dA_kernel_config(64, 64, 32, 8, 2),
-    4: matmul_backward_dA_kernel_config(64, 64, 32, 4, 2),
+    2: matmul_backward_dA_kernel_config(64, 64, 32, 0, 8, 2),
+    4: matmul_backward_dA_kernel_config(64, 64, 32, 0, 4, 2),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
 matmul_backward_dA_kernel_tuned = {
-    2: _Tuned(
+    2: _Described(
         matmul_backward_dA_kernel,
         [
             matmul_backward_dA_kernel_config(*row)
             for row in [
-                (64, 64, 32, 8, 2), (64, 64, 32, 4, 3), (64, 64, 32, 4, 4), (64, 64, 64, 4, 3),
-                (64, 64, 64, 4, 4), (64, 128, 32, 4, 3), (64, 128, 32, 4, 4), (64, 128, 64, 4, 3),
-                (64, 128, 64, 4, 4), (128, 64, 32, 4, 3), (128, 64, 32, 4, 4), (128, 64, 64, 4, 3),
-                (128, 64, 64, 4, 4), (128, 128, 32, 8, 3), (128, 128, 32, 8, 4),
-                (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (128, 256, 32, 8, 3),
-                (128, 256, 32, 8, 4), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4),
+                (64, 64, 32, 0, 8, 2), (64, 64, 32, 0, 4, 3), (64, 64, 32, 0, 4, 4),
+                (64, 64, 64, 0, 4, 3), (64, 64, 64, 0, 4, 4), (64, 128, 32, 0, 4, 3),
+                (64, 128, 32, 0, 4, 4), (64, 128, 64, 0, 4, 3), (64, 128, 64, 0, 4, 4),
+                (128, 64, 32, 0, 4, 3), (128, 64, 32, 0, 4, 4), (128, 64, 64, 0, 4, 3),
+                (128, 64, 64, 0, 4, 4), (128, 128, 32, 0, 8, 3), (128, 128, 32, 0, 8, 4),
+                (128, 128, 64, 0, 8, 3), (128, 128, 64, 0, 8, 4), (128, 256, 32, 0, 8, 3),
+                (128, 256, 32, 0, 8, 4), (128, 256, 64, 0, 8, 3), (128, 256, 64, 0, 8, 4),
+                (64, 64, 32, 1, 8, 2), (64, 64, 32, 1, 4, 3), (64, 64, 32, 1, 4, 4),
+                (64, 64, 64, 1, 4, 3), (64, 64, 64, 1, 4, 4), (64, 128, 32, 1, 4, 3),
+                (64, 128, 32, 1, 4, 4), (64, 128, 64, 1, 4, 3), (64, 128, 64, 1, 4, 4),
+                (128, 64, 32, 1, 4, 3), (128, 64, 32, 1, 4, 4), (128, 64, 64, 1, 4, 3),
+                (128, 64, 64, 1, 4, 4), (128, 128, 32, 1, 8, 3), (128, 128, 32, 1, 8, 4),
+                (128, 128, 64, 1, 8, 3), (128, 128, 64, 1, 8, 4), (128, 256, 32, 1, 8, 3),
+                (128, 256, 32, 1, 8, 4), (128, 256, 64, 1, 8, 3), (128, 256, 64, 1, 8, 4),
             ]
         ],
         key=["M", "K", "N"],
+        described=["C_ptr"],
         fitting=_fitting(matmul_backward_dA_kernel_footprint, 2),
     ),
     4: _Tuned(
         matmul_backward_dA_kernel,
         [
             matmul_backward_dA_kernel_config(*row)
-            for row in itertools.product((64, 32), (64, 32), (32, 16), (4,), (2, 3))
+            for row in itertools.product((64, 32), (64, 32), (32, 16), (0,), (4,), (2, 3))
         ],
         key=["M", "K", "N"],
         fitting=_fitting(matmul_backward_dA_kernel_footprint, 4),
@@ -1010,7 +1029,7 @@ def matmul_backward(A, B, bias, C, dC, *, wanted=None, tune=True):
     return dA, dB, dbias
 
 
-@torch.library.custom_op(_free("matmul_forward_45354671"), mutates_args=())
+@torch.library.custom_op(_free("matmul_forward_c20569d3"), mutates_args=())
 def _matmul_forward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, tune: bool
 ) -> torch.Tensor:
@@ -1024,7 +1043,7 @@ def _(A, B, bias, tune):
     return torch.empty((M, N), dtype=A.dtype, device=A.device)
 
 
-@torch.library.custom_op(_free("matmul_backward_45354671"), mutates_args=())
+@torch.library.custom_op(_free("matmul_backward_c20569d3"), mutates_args=())
 def _matmul_backward_operator(
     A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor, C: torch.Tensor, dC: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -33,6 +33,7 @@ from looptrans.blocks.expr import (
     kind_of,
     walk,
 )
+from looptrans.blocks.flipped import is_reversed
 from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of, ops_in
 from looptrans.blocks.program import Config, Kernel
 
@@ -123,7 +124,8 @@ def footprints(kernel: Kernel) -> Footprints:
     """Return what the innermost loops of a kernel with matrix products need, each once."""
     exact = frozenset(array.name for array in kernel.arrays if array.dtype == "float32")
     may_copy = described_loads(kernel) if has_described(kernel) else ()
-    return footprints_of(kernel.body, exact, frozenset(load for _, load, _ in may_copy))
+    across = frozenset(load for _, load, _ in may_copy if is_reversed(load))
+    return footprints_of(kernel.body, exact, across)
 
 
 def footprints_of(
@@ -134,7 +136,7 @@ def footprints_of(
     Args:
         body: What a program does.
         exact: The arrays that are in float32 whatever the inputs are.
-        copied: The loads that the GPU may do by itself.
+        copied: The loads across that the GPU may do by itself: threads then hold nothing of them.
     """
     found = [needs_of(loop, exact, copied) for loop in loops_of(body)]
     return tuple(dict.fromkeys(found))
