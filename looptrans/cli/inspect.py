@@ -26,7 +26,7 @@ Says of each kernel how many registers, spilled bytes, bytes of shared memory an
 instructions it has and how many programs run side by side on one SM (CU), and of each innermost
 loop the exponentials and divisions of one time around, in instructions of a warp. ! marks what
 speaks against running it: spills, more shared memory than there is, a wait after each matrix
-instruction.
+instruction, uniform registers that nothing has set.
 
 The configuration is the one that is used where nothing is timed, made to fit the GPU; --config
 changes it. --configs compiles those that are timed on a GPU, in a table: what the loop with most
