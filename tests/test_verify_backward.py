@@ -666,6 +666,24 @@ def f(Q: Float[Array, "E"], K: Float[Array, "E"], C: Float[Array, "E"]):
     assert float(exact - near) == pytest.approx(4.0 * 2.0**-13)
 
 
+def test_an_operand_that_is_too_large_may_stay_as_it_is() -> None:
+    """Else what moves is no number for a kernel that does not round there."""
+    given = program_of(
+        """
+def f(K: Float[Array, "N"], s: Float32[Array, "N"]):
+    r = 0.0
+    for j in range(N):
+        r = r + exp(s[j]) * K[j]
+    return r
+"""
+    )
+    near = with_rounded_operands(given, "float16", overflows=False)
+    inputs = Inputs({"N": 2}, {}, {"K": np.ones(2), "s": np.log([70000.0, 1 + 2.0**-11])})
+    assert float(reference_of(near).run(inputs)["r"]) == pytest.approx(70001.0, rel=1e-12)
+    infinite = with_rounded_operands(given, "float16")
+    assert float(reference_of(infinite).run(inputs)["r"]) == np.inf
+
+
 def test_an_operand_is_all_factors_that_have_its_indices() -> None:
     given = program_of(
         """

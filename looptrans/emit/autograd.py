@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from looptrans.blocks.program import Filled
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
+from looptrans.emit.identifiers import Scope, in_ascii
 from looptrans.emit.launcher import Launcher, title_of
 from looptrans.emit.launches import Launches, names_python, shape_python
 from looptrans.emit.layout import INDENT, filled, fits, heading, statement
@@ -161,7 +162,7 @@ class Autograd:
             places = ", ".join(f"found[{names.index(name)}]" for name in self._outputs)
             body += statement(f"return {places}", 1)
         return [
-            *self._operator(self.called.operators[0]),
+            *self._operator(self.called.operators[0], typed, kind),
             *_definition(self.called.forward, typed, kind),
             *body,
         ]
@@ -195,11 +196,11 @@ class Autograd:
         options = [f"wanted={chosen}"] + ["tune=tune"] * self._is_tuned
         call = f"{self.backward.name}({', '.join([*names, *options])})"
         typed = [*self._typed(self.backward), "wanted: list[bool]"]
+        typed += ["tune: bool"] * self._is_tuned
+        kind = "list[torch.Tensor]"
         return [
-            *self._operator(self.called.operators[1]),
-            *_definition(
-                self.called.backward, typed + ["tune: bool"] * self._is_tuned, "list[torch.Tensor]"
-            ),
+            *self._operator(self.called.operators[1], typed, kind),
+            *_definition(self.called.backward, typed, kind),
             *statement(f"found = {call}", 1),
             f"{INDENT}return [gradient for gradient in found if gradient is not None]",
         ]
@@ -219,9 +220,13 @@ class Autograd:
             f"{INDENT}return [gradient for gradient, each in zip(found, wanted) if each]",
         ]
 
-    def _operator(self, name: str) -> list[str]:
+    def _operator(self, name: str, typed: Sequence[str], kind: str) -> list[str]:
+        """Return what makes a function an operator; names of arguments must be in ASCII there."""
+        options = "mutates_args=()"
+        if not all(each.isascii() for each in typed):
+            options += f', schema="{_schema(typed, kind)}"'
         free = f'{self._help("_free")}("{name}")'
-        return statement(f"@torch.library.custom_op({free}, mutates_args=())", 0)
+        return statement(f"@torch.library.custom_op({free}, {options})", 0)
 
     def _empty(self, facts: Facts, made: Filled) -> str:
         shape = shape_python(made.shape, facts.names)
@@ -415,6 +420,32 @@ class Autograd:
         self.helpers.add(name)
         self.helpers |= {"_real"} if name == "_number" else set()
         return name
+
+
+_IN_A_SCHEMA = {
+    "torch.Tensor": "Tensor",
+    "torch.Tensor | None": "Tensor?",
+    "float": "float",
+    "int": "SymInt",
+    "bool": "bool",
+    "list[bool]": "bool[]",
+    "list[torch.Tensor]": "Tensor[]",
+}
+
+
+def _schema(typed: Sequence[str], kind: str) -> str:
+    """Return what torch calls the arguments of an operator and what it returns, in ASCII.
+
+    ["λ: float", "x: torch.Tensor"], "torch.Tensor"    ->    (float lamda, Tensor x) -> Tensor
+    """
+    scope = Scope(())
+    arguments = []
+    for each in typed:
+        name, _, of = each.partition(": ")
+        arguments.append(f"{_IN_A_SCHEMA[of]} {scope.name(name, wanted=in_ascii(name))}")
+    returned = _IN_A_SCHEMA.get(kind, kind.replace("torch.", "").replace("tuple[", "("))
+    returned = returned.removesuffix("]") + ")" if returned.startswith("(") else returned
+    return f"({', '.join(arguments)}) -> {returned}"
 
 
 def _definition(name: str, arguments: Sequence[str], kind: str = "") -> list[str]:

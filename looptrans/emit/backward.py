@@ -16,7 +16,7 @@ from looptrans.blocks.program import BlockProgram, Rounding
 from looptrans.emit.autograd import DIGEST, Autograd, Called
 from looptrans.emit.facts import Style
 from looptrans.emit.header import backward_header
-from looptrans.emit.identifiers import Scope, identifier
+from looptrans.emit.identifiers import Scope, identifier, in_ascii
 from looptrans.emit.launcher import Launcher
 from looptrans.emit.listing import lowered
 from looptrans.emit.module import OWN, Part, written
@@ -154,7 +154,9 @@ def _module(
     parts = []
     names: list[tuple[str, ...]] = []
     for (program, style, title), launcher in zip(pairs, launchers, strict=True):
-        kernels = [scope.name("kernel", style, k.name, wanted=k.name) for k in program.kernels]
+        kernels = [
+            scope.name("kernel", style, k.name, wanted=in_ascii(k.name)) for k in program.kernels
+        ]
         names.append(tuple(kernels))
         shared = form == "launch" and style == "backward"
         typed = _typed(found) if style == "backward" else {}
@@ -218,7 +220,7 @@ def _called(found: Backward, name: str, scope: Scope) -> tuple[Called, tuple[str
         for each in ("forward_operator", "backward_operator", "keep", "gradients", "second")
     ]
     operators = (
-        f"{name}_forward_{DIGEST}",
-        f"{name}_backward_{DIGEST}",
+        f"{in_ascii(name)}_forward_{DIGEST}",
+        f"{in_ascii(name)}_backward_{DIGEST}",
     )
     return Called(launcher, own[0], own[1], own[2], own[3], own[4], operators), launchers

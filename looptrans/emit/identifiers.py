@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import unicodedata
 from collections.abc import Iterable
 
 # What an emitted module calls its own: imports and helpers.
@@ -62,3 +63,20 @@ class Scope:
 def identifier(name: str) -> str:
     """Return a name of a listing as an identifier: `self.N` is `self_N`."""
     return _NOT_IN_A_WORD.sub("_", name)
+
+
+def in_ascii(name: str) -> str:
+    """Return an identifier in ASCII, as Triton asks of kernels and torch of operators.
+
+    `dλ_kernel` is `dlamda_kernel`, by the last word of the letter's name in Unicode.
+    """
+    return "".join(map(_letter_in_ascii, unicodedata.normalize("NFKD", name)))
+
+
+def _letter_in_ascii(letter: str) -> str:
+    if letter.isascii():
+        return letter
+    if unicodedata.combining(letter):
+        return ""
+    word = unicodedata.name(letter, "").rpartition(" ")[2].lower()
+    return word if word.isascii() and word.isalpha() else f"u{ord(letter):x}"

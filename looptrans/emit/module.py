@@ -13,7 +13,7 @@ from looptrans.emit.configurations import Configurations
 from looptrans.emit.facts import Facts, Style
 from looptrans.emit.functions import HELPERS
 from looptrans.emit.header import header
-from looptrans.emit.identifiers import MODULE_WORDS, Scope, identifier
+from looptrans.emit.identifiers import MODULE_WORDS, Scope, identifier, in_ascii
 from looptrans.emit.kernel import KernelText, kernel_text
 from looptrans.emit.launcher import Launcher
 from looptrans.emit.needs import needs_of
@@ -68,7 +68,7 @@ def names(program: BlockProgram) -> Names:
     """Return what the module of a program calls its launcher and its kernels."""
     scope = Scope(OWN)
     launcher = scope.name("launcher", wanted=program.listing.name)
-    kernels = tuple(scope.name("kernel", k.name, wanted=k.name) for k in program.kernels)
+    kernels = tuple(scope.name("kernel", k.name, wanted=in_ascii(k.name)) for k in program.kernels)
     return Names(identifier(program.listing.name), launcher, kernels)
 
 
@@ -152,7 +152,7 @@ class Part:
             kernel, text = own[0], roles[0]
             if several:
                 first = text.name.removesuffix("_kernel")
-                other = roles[1].name.removeprefix(f"{identifier(program.listing.name)}_")
+                other = roles[1].name.removeprefix(f"{in_ascii(identifier(program.listing.name))}_")
                 name = scope.name("kernel", text.name, wanted=f"{first}_and_{other}")
                 kernel, text = together(own, roles, name)
             self.roles.append(roles if several else [])

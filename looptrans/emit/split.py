@@ -19,7 +19,7 @@ from looptrans.derivation.step import NotDone
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
 from looptrans.emit.header import split_header
-from looptrans.emit.identifiers import Scope, identifier
+from looptrans.emit.identifiers import Scope, identifier, in_ascii
 from looptrans.emit.launcher import Launcher, Option, title_of
 from looptrans.emit.launches import Launches
 from looptrans.emit.layout import INDENT, statement, words
@@ -100,7 +100,7 @@ def _module(found: InTwoNests, plain: BlockProgram, in_parts: InParts) -> Emitte
     )
     programs = (plain, in_parts.program)
     kernels = [
-        [scope.name("kernel", number, k.name, wanted=k.name) for k in each.kernels]
+        [scope.name("kernel", number, k.name, wanted=in_ascii(k.name)) for k in each.kernels]
         for number, each in zip(("plain", "parts"), programs, strict=True)
     ]
     loop = found.nests.loop

@@ -22,14 +22,15 @@ from looptrans.adjoint.derived import Backward
 from looptrans.algebra.values import ONE, divide, multiply
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
+from looptrans.ir.condition import Data
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Binary, Call, Const, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import Binary, Call, Compare, Const, Read, Reduce, Select, Value, walk_value
 from looptrans.ir.walk import nodes, placed
 from looptrans.runtime.empty_rows import with_empty_rows
 from looptrans.runtime.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verify_call import once_rounded
-from looptrans.runtime.verify_errors import DRAWS, ROUNDINGS, compared, too_large
+from looptrans.runtime.verify_errors import DRAWS, LARGEST, ROUNDINGS, compared, too_large
 from looptrans.runtime.verify_memory import to_array
 from looptrans.runtime.verify_nearby import run_nearby
 
@@ -194,7 +195,11 @@ class HandedOver:
             saved = self._gradients(program, given)
             if self.dtype != "float32":
                 scales = (1.0 + number / ROUNDINGS for number in range(DRAWS))
-                rounded = (with_rounded_operands(program, self.dtype, each) for each in scales)
+                # Kernels that give a number have rounded nothing to an infinity.
+                rounded = (
+                    with_rounded_operands(program, self.dtype, each, overflows=False)
+                    for each in scales
+                )
                 return one, saved, *(self._gradients(each, given) for each in rounded)
             near = [self._gradients(program, _off_by_a_rounding(kept, n)) for n in range(DRAWS)]
         except ExecutionError:
@@ -298,7 +303,9 @@ def run_rounded(reference: Reference, inputs: Inputs, dtype: str, number: int) -
     return reference_of(program).run(inputs, "float32")
 
 
-def with_rounded_operands(program: Program, dtype: str, scale: float = 1.0) -> Program:
+def with_rounded_operands(
+    program: Program, dtype: str, scale: float = 1.0, *, overflows: bool = True
+) -> Program:
     """Return a listing in which what is multiplied with an input is rounded to its type before.
 
     In sums of products of two values that are no inputs both are, to a pair of bfloat16: see
@@ -308,6 +315,7 @@ def with_rounded_operands(program: Program, dtype: str, scale: float = 1.0) -> P
         program: The listing.
         dtype: The type of its inputs that have none of their own.
         scale: What operands are multiplied with where they are rounded.
+        overflows: Whether one that is too large for the type becomes infinite, or stays.
     """
     inputs = {
         array.name
@@ -324,10 +332,12 @@ def with_rounded_operands(program: Program, dtype: str, scale: float = 1.0) -> P
         return not is_input(value) and any(read.access.subscripts for read in reads)
 
     def operand(value: Value) -> Value:
-        if scale == 1.0:
-            return Call(dtype, (value,))
-        larger = Call(dtype, (Binary("*", value, Const(scale)),))
-        return Binary("/", larger, Const(scale))
+        scaled = value if scale == 1.0 else Binary("*", value, Const(scale))
+        rounded: Value = Call(dtype, (scaled,))
+        if not overflows:
+            fits = Compare("<", Call("abs", (scaled,)), Const(LARGEST[dtype]))
+            rounded = Select(Data(fits), rounded, scaled)
+        return rounded if scale == 1.0 else Binary("/", rounded, Const(scale))
 
     def pairs(part: Value) -> Value | None:
         match part:

@@ -1,0 +1,40 @@
+"""Listings whose names are not in ASCII: kernels and operators are named in it."""
+
+import re
+
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.emit.identifiers import in_ascii
+from looptrans.emit.listing import emitted
+from looptrans.runtime.inspect import inspect
+from looptrans.runtime.inspect_job import Measurement
+from looptrans.runtime.verify_backward import verify_pass
+from tests.analysis import program
+
+LISTING = """
+def größe(Ω: Float[Array, "N D"], λ: Float[Array, "N"], σ: float):
+    φ = zeros((N, D))
+    for i in range(N):
+        for j in range(N):
+            w = exp(-σ * λ[j] * λ[j]) * sum(Ω[i, e] * Ω[j, e] for e in range(D))
+            for d in range(D):
+                φ[i, d] = φ[i, d] + w * Ω[j, d]
+    return φ
+"""
+
+
+def test_names_in_ascii() -> None:
+    given = {"abc_1": "abc_1", "dλ_kernel": "dlamda_kernel", "größe": "grose", "字": "u5b57"}
+    for name, expected in given.items():
+        assert in_ascii(name) == expected
+
+
+def test_both_passes_run_and_their_kernels_compile() -> None:
+    listing = program(LISTING)
+    made = emitted_with_backward(listing)
+    names = re.findall(r"^def (\w+_kernel)\(", made.text, re.MULTILINE)
+    assert len(names) >= 3
+    assert all(map(str.isascii, names))
+    report = verify_pass(listing, "both", [{"N": 9, "D": 5, "σ": 0.3}], ["float32"])
+    assert report.passed
+    (kernel,) = inspect(emitted(listing), ["cuda:90"], "bfloat16", {"D": 64}, {}).kernels
+    assert isinstance(kernel.result, Measurement), kernel.result
