@@ -24,7 +24,7 @@ from looptrans.ir.index import parameters
 from looptrans.ir.source import Source
 from tests.analysis import spec
 from tests.test_blocks_ranges import BLOCKS, sizes_of_blocks
-from tests.test_blocks_structure import dots, exponentials, parts
+from tests.test_blocks_structure import dots, exponentials, names_in, parts
 from tests.visits import visits
 
 # Products of a visited block, by the gradients that the kernel stores.
@@ -217,3 +217,38 @@ def test_a_sum_inside_of_its_logarithm_is_handed_over_as_that() -> None:
     assert [stored(k) for k in found.backward.kernels if dots(k.body)] == [("dQ",), ("dK", "dV")]
     kept = {array.name for kernel in found.backward.kernels for array in kernel.arrays}
     assert any(name.startswith("z_") for name in kept)
+
+
+GATED = """
+def f(q: Float[Array, "B M E"], k: Float[Array, "B N E"], v: Float[Array, "B N D"],
+      k2: Float[Array, "B U E"], v2: Float[Array, "B U D"], g: Float[Array, "D"]):
+    o = zeros((B, M, D))
+    for b in range(B):
+        for i in range(M):
+            m = max(sum(q[b, i, e] * k[b, j, e] for e in range(E)) for j in range(N))
+            m2 = max(sum(q[b, i, e] * k2[b, j, e] for e in range(E)) for j in range(U))
+            l = sum(exp(sum(q[b, i, e] * k[b, j, e] for e in range(E)) - m) for j in range(N))
+            l2 = sum(exp(sum(q[b, i, e] * k2[b, j, e] for e in range(E)) - m2) for j in range(U))
+            for d in range(D):
+                for j in range(N):
+                    s = sum(q[b, i, e] * k[b, j, e] for e in range(E))
+                    o[b, i, d] += exp(s - m) / l * v[b, j, d]
+                for j in range(U):
+                    s = sum(q[b, i, e] * k2[b, j, e] for e in range(E))
+                    o[b, i, d] += tanh(g[d]) * exp(s - m2) / l2 * v2[b, j, d]
+    return o
+"""
+
+
+def test_a_factor_of_both_operands_is_rounded_with_the_same_one_everywhere() -> None:
+    """Or dP is another number for dQ than for dK, and dP - delta is not 0 where it should be."""
+    kernels = emitted_with_backward(parse(Source("<listing>", GATED))).backward.kernels
+    meeting = [
+        {name.split("_")[0] for name in names_in(side)} - {"g"}
+        for kernel in kernels
+        for dot in dots(kernel.body)
+        for side in (dot.left, dot.right)
+        if "g_d" in names_in(side)
+    ]
+    assert len(meeting) >= 3
+    assert all(names == {"do"} for names in meeting), meeting

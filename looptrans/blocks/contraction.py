@@ -245,7 +245,12 @@ def _require_one_product(b: Builder, operands: tuple[Expr, ...], over: Dim) -> N
 def _sides(
     b: Builder, inner: tuple[Expr, ...], over: Dim
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Dim, Dim] | None:
-    """Split factors into those of the left and of the right operand of a matrix product."""
+    """Split factors into those of the left and of the right operand of a matrix product.
+
+    A factor of both, as g[e] in Q[i, e] * K[j, e] * g[e], goes where something has to be worked out
+    anyway, else to the first that the listing names: all kernels have to round the same product,
+    whichever of i and j is a row of theirs, or differences of such sums do not cancel.
+    """
     free = [tuple(d for d in dims_of(part) if d != over) for part in inner]
     both_sides = union(*free)
     if len(both_sides) != 2 or any(len(dims) > 1 for dims in free):
@@ -254,11 +259,12 @@ def _sides(
     left = [part for part, dims in zip(inner, free, strict=True) if dims == (rows,)]
     right = [part for part, dims in zip(inner, free, strict=True) if dims == (columns,)]
     neither = [part for part, dims in zip(inner, free, strict=True) if not dims]
-    # What has neither side goes where something has to be worked out anyway.
-    if len(left) == 1 and held_array(b, left[0]) is not None and len(right) > 1:
-        right += neither
+    held = [len(side) == 1 and held_array(b, side[0]) is not None for side in (left, right)]
+    first = next(dims for dims in free if dims)
+    if held[0] == held[1]:
+        (left if first == (rows,) else right).extend(neither)
     else:
-        left += neither
+        (right if held[0] else left).extend(neither)
     return tuple(left), tuple(right), rows, columns
 
 
