@@ -11,11 +11,11 @@ from looptrans.runtime.verify_backward import verify_pass
 from tests.analysis import program
 
 LISTING = """
-def größe(Ω: Float[Array, "N D"], λ: Float[Array, "N"], σ: float):
+def größe(Ω: Float[Array, "N D"], λ: Float[Array, "N"], σ: float, Dämpfung: float):
     φ = zeros((N, D))
     for i in range(N):
         for j in range(N):
-            w = exp(-σ * λ[j] * λ[j]) * sum(Ω[i, e] * Ω[j, e] for e in range(D))
+            w = exp(-σ * λ[j] * λ[j]) * Dämpfung * sum(Ω[i, e] * Ω[j, e] for e in range(D))
             for d in range(D):
                 φ[i, d] = φ[i, d] + w * Ω[j, d]
     return φ
@@ -33,8 +33,11 @@ def test_both_passes_run_and_their_kernels_compile() -> None:
     made = emitted_with_backward(listing)
     names = re.findall(r"^def (\w+_kernel)\(", made.text, re.MULTILINE)
     assert len(names) >= 3
+    assert all(len(line) <= 100 for line in made.text.splitlines())
     assert all(map(str.isascii, names))
-    report = verify_pass(listing, "both", [{"N": 9, "D": 5, "σ": 0.3}], ["float32"])
+    report = verify_pass(
+        listing, "both", [{"N": 9, "D": 5, "σ": 0.3, "Dämpfung": 0.5}], ["float32"]
+    )
     assert report.passed
     (kernel,) = inspect(emitted(listing), ["cuda:90"], "bfloat16", {"D": 64}, {}).kernels
     assert isinstance(kernel.result, Measurement), kernel.result

@@ -288,6 +288,8 @@ def test_an_infinite_gradient_is_met_as_such() -> None:
         assert not error_of([np.inf, *others], exact).passed
         assert not error_of([0.0, *others], exact).passed
         assert not error_of([-np.inf, np.nan], exact).passed
+        # A weight that overflows in float32, so that autograd has no number for it there.
+        assert error_of([np.nan, *others], exact, [np.nan, *others]).passed
 
 
 def test_a_number_is_measured_against_its_terms() -> None:

@@ -17,7 +17,7 @@ from looptrans.emit.facts import Facts
 from looptrans.emit.identifiers import Scope, in_ascii
 from looptrans.emit.launcher import Launcher, title_of
 from looptrans.emit.launches import Launches, names_python, shape_python
-from looptrans.emit.layout import INDENT, filled, fits, heading, statement
+from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, heading, statement, words
 from looptrans.ir.index import parameters
 
 if TYPE_CHECKING:
@@ -222,11 +222,17 @@ class Autograd:
 
     def _operator(self, name: str, typed: Sequence[str], kind: str) -> list[str]:
         """Return what makes a function an operator; names of arguments must be in ASCII there."""
-        options = "mutates_args=()"
-        if not all(each.isascii() for each in typed):
-            options += f', schema="{_schema(typed, kind)}"'
         free = f'{self._help("_free")}("{name}")'
-        return statement(f"@torch.library.custom_op({free}, {options})", 0)
+        line = f"@torch.library.custom_op({free}, mutates_args=())"
+        if all(each.isascii() for each in typed):
+            return statement(line, 0)
+        first, *more = [f'"{part}"' for part in _schema(typed, kind)]
+        schema = [f"{INDENT}schema={first},"]
+        if more:
+            lines = [f"{INDENT * 2}{part}" for part in (first, *more)]
+            schema = [f"{INDENT}schema=(", *lines, f"{INDENT}),"]
+        options = [f"{INDENT}{free},", f"{INDENT}mutates_args=(),", *schema]
+        return ["@torch.library.custom_op(", *options, ")"]
 
     def _empty(self, facts: Facts, made: Filled) -> str:
         shape = shape_python(made.shape, facts.names)
@@ -433,10 +439,13 @@ _IN_A_SCHEMA = {
 }
 
 
-def _schema(typed: Sequence[str], kind: str) -> str:
+def _schema(typed: Sequence[str], kind: str) -> list[str]:
     """Return what torch calls the arguments of an operator and what it returns, in ASCII.
 
     ["λ: float", "x: torch.Tensor"], "torch.Tensor"    ->    (float lamda, Tensor x) -> Tensor
+
+    Returns:
+        The parts of a string, each for a line of its own.
     """
     scope = Scope(())
     arguments = []
@@ -445,7 +454,8 @@ def _schema(typed: Sequence[str], kind: str) -> str:
         arguments.append(f"{_IN_A_SCHEMA[of]} {scope.name(name, wanted=in_ascii(name))}")
     returned = _IN_A_SCHEMA.get(kind, kind.replace("torch.", "").replace("tuple[", "("))
     returned = returned.removesuffix("]") + ")" if returned.startswith("(") else returned
-    return f"({', '.join(arguments)}) -> {returned}"
+    lines = words(f"({', '.join(arguments)}) -> {returned}", COLUMNS - 2 * len(INDENT) - 3)
+    return [*(f"{line} " for line in lines[:-1]), lines[-1]]
 
 
 def _definition(name: str, arguments: Sequence[str], kind: str = "") -> list[str]:

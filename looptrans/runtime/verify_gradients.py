@@ -120,8 +120,10 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     asked &= ~_ambiguous(exact, expected.elsewhere)
     if np.any(asked & (np.isnan(found) | np.isinf(found) & np.isfinite(exact))):
         asked &= ~expected.undefined()
-    if np.any(asked & (exact == 0) & ~np.isfinite(found)):
-        # What overflows in float32 is no number there, though it be multiplied by 0 later.
+    overflown = (exact == 0) & ~np.isfinite(found) | np.isinf(exact) & (found != exact)
+    if np.any(asked & overflown):
+        # What overflows in float32 is no number there, though it be multiplied by 0 later, or be
+        # infinite in float64 as well.
         asked &= fits_float32(expected.plain(False), exact)
     skipped = int(np.count_nonzero(~asked))
     stray = asked & (exact == 0) & (found != 0)
