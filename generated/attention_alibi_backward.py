@@ -145,10 +145,10 @@
 #                         for d in parallel(0, D):
 #                             # S7
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S4
 #                     for d in parallel(0, D):
@@ -1528,7 +1528,7 @@ def attention_alibi_backward(Q, K, V, slopes, lse, O, dO, dlse, *, wanted=None, 
     return dQ, dK, dV, dslopes
 
 
-@torch.library.custom_op(_free("attention_alibi_forward_b4a297d0"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_forward_710583a9"), mutates_args=())
 def _attention_alibi_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1547,7 +1547,7 @@ def _(Q, K, V, slopes, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_alibi_backward_b4a297d0"), mutates_args=())
+@torch.library.custom_op(_free("attention_alibi_backward_710583a9"), mutates_args=())
 def _attention_alibi_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, slopes: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

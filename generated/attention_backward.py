@@ -126,10 +126,10 @@
 #                         for d in parallel(0, D):
 #                             # S6
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S4
 #                     for d in parallel(0, D):
@@ -1273,7 +1273,7 @@ def attention_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_forward_c43bc9e5"), mutates_args=())
+@torch.library.custom_op(_free("attention_forward_ff243abd"), mutates_args=())
 def _attention_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1292,7 +1292,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_backward_c43bc9e5"), mutates_args=())
+@torch.library.custom_op(_free("attention_backward_ff243abd"), mutates_args=())
 def _attention_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -148,16 +148,18 @@
 #                         ) + bias[h, i, j]
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S7
 #                         # S8
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, h, j, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
@@ -1965,7 +1967,7 @@ def attention_bias_backward(Q, K, V, bias, scale, top, log_l, O, dO, *, wanted=N
     return dQ, dK, dV, dbias, dscale
 
 
-@torch.library.custom_op(_free("attention_bias_forward_0f7d74a7"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_forward_61ec4630"), mutates_args=())
 def _attention_bias_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1986,7 +1988,7 @@ def _(Q, K, V, bias, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bias_backward_0f7d74a7"), mutates_args=())
+@torch.library.custom_op(_free("attention_bias_backward_61ec4630"), mutates_args=())
 def _attention_bias_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, bias: torch.Tensor, scale: float,
     top: torch.Tensor, log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

@@ -61,16 +61,18 @@
 #                         S_bhij = scale * sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S5
 #                         # S6
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, i, h, d] = (
-#                                 O[b, i, h, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, j, h, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, i, h, d]
+#                                 O[b, i, h, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, j, h, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, i, h, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):

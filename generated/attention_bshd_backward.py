@@ -129,16 +129,18 @@
 #                         S_bhij = scale * sum(Q[b, i, h, e] * K[b, j, h, e] for e in range(0, E))
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, i, h, d] = (
-#                                 O[b, i, h, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, j, h, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, i, h, d]
+#                                 O[b, i, h, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, j, h, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, i, h, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
@@ -1496,7 +1498,7 @@ def attention_bshd_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=Tru
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_bshd_forward_ed05c7c2"), mutates_args=())
+@torch.library.custom_op(_free("attention_bshd_forward_57a82c6a"), mutates_args=())
 def _attention_bshd_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1516,7 +1518,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_bshd_backward_ed05c7c2"), mutates_args=())
+@torch.library.custom_op(_free("attention_bshd_backward_57a82c6a"), mutates_args=())
 def _attention_bshd_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -17,9 +17,11 @@
 #                 for i in range(0, M):
 #                     for j in range(0, N):
 #                         # S1: the scores of row i, masked
-#                         S[b, h, i, j] = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if j <= i else -inf
+#                         S[b, h, i, j] = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if j <= i
+#                             else -inf
+#                         )
 #                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
 #                     for j in range(0, N):
 #                         # S3: Aggregation over j
@@ -58,21 +60,25 @@
 #                     private: (S_bhij, m_bhij)
 #                     for j in range(0, N):
 #                         # S1: the scores of row i, masked
-#                         S_bhij = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if j <= i else -inf
+#                         S_bhij = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if j <= i
+#                             else -inf
+#                         )
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S5
 #                         # S6
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, h, j, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):

@@ -17,9 +17,11 @@
 #                 for i in range(0, M):
 #                     for j in range(0, N):
 #                         # S1: the scores of row i, masked
-#                         S[b, h, i, j] = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if j <= i else -inf
+#                         S[b, h, i, j] = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if j <= i
+#                             else -inf
+#                         )
 #                         m[b, h, i] = max(m[b, h, i], S[b, h, i, j])  # S2: Aggregation over j
 #                     for j in range(0, N):
 #                         # S3: Aggregation over j
@@ -131,21 +133,25 @@
 #                     private: (S_bhij, m_bhij)
 #                     for j in range(0, N):
 #                         # S1: the scores of row i, masked
-#                         S_bhij = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if j <= i else -inf
+#                         S_bhij = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if j <= i
+#                             else -inf
+#                         )
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, h, j, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
@@ -1554,7 +1560,7 @@ def attention_causal_backward(Q, K, V, scale, lse, O, dO, *, wanted=None, tune=T
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_causal_forward_0fee72b2"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_forward_d890835e"), mutates_args=())
 def _attention_causal_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1574,7 +1580,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_causal_backward_0fee72b2"), mutates_args=())
+@torch.library.custom_op(_free("attention_causal_backward_d890835e"), mutates_args=())
 def _attention_causal_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

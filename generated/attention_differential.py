@@ -95,23 +95,25 @@
 #                         # S16
 #                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
 #                         # S17
-#                         l2 = l2 * exp(m2 - m2_bhij) + exp(
-#                             S2_bhij - m2_bhij
-#                         ) if m2_bhij > -inf else l2
+#                         l2 = (
+#                             l2 * exp(m2 - m2_bhij) + exp(S2_bhij - m2_bhij)
+#                             if m2_bhij > -inf
+#                             else l2
+#                         )
 #                         for d in parallel(0, D):
 #                             # S11
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                             # S12
 #                             O2[b, h, i, d] = (
-#                                 O2[b, h, i, d] * exp(m2 - m2_bhij) + V[b, h, j, d] * exp(
-#                                     S2_bhij - m2_bhij
-#                                 ) if m2_bhij
-#                                 > -inf else O2[b, h, i, d]
+#                                 O2[b, h, i, d] * exp(m2 - m2_bhij)
+#                                 + V[b, h, j, d] * exp(S2_bhij - m2_bhij)
+#                                 if m2_bhij > -inf
+#                                 else O2[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S4
 #                         m2 = m2_bhij  # S6

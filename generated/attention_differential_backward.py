@@ -203,23 +203,25 @@
 #                         # S18
 #                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
 #                         # S19
-#                         l2 = l2 * exp(m2 - m2_bhij) + exp(
-#                             S2_bhij - m2_bhij
-#                         ) if m2_bhij > -inf else l2
+#                         l2 = (
+#                             l2 * exp(m2 - m2_bhij) + exp(S2_bhij - m2_bhij)
+#                             if m2_bhij > -inf
+#                             else l2
+#                         )
 #                         for d in parallel(0, D):
 #                             # S11
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                             # S12
 #                             O2[b, h, i, d] = (
-#                                 O2[b, h, i, d] * exp(m2 - m2_bhij) + V[b, h, j, d] * exp(
-#                                     S2_bhij - m2_bhij
-#                                 ) if m2_bhij
-#                                 > -inf else O2[b, h, i, d]
+#                                 O2[b, h, i, d] * exp(m2 - m2_bhij)
+#                                 + V[b, h, j, d] * exp(S2_bhij - m2_bhij)
+#                                 if m2_bhij > -inf
+#                                 else O2[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S4
 #                         m2 = m2_bhij  # S6
@@ -2188,7 +2190,7 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op(_free("attention_differential_forward_51b0825e"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_forward_314d7d8f"), mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
@@ -2209,7 +2211,7 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_differential_backward_51b0825e"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_backward_314d7d8f"), mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],
@@ -2225,9 +2227,11 @@ def _attention_differential_backward_operator(
         lse,
         lse_2,
         dO,
-        wanted=(
-            [name for name, each in zip(("dQ", "dK", "dV", "dQ2", "dK2", "dlam"), wanted) if each]
-        ),
+        wanted=[
+            name
+            for name, each in zip(("dQ", "dK", "dV", "dQ2", "dK2", "dlam"), wanted)
+            if each
+        ],
         tune=tune
     )
     return [gradient for gradient in found if gradient is not None]

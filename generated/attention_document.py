@@ -17,22 +17,28 @@
 #                     m = -inf  # S1: nothing is seen yet
 #                     for j in range(0, i + 1):
 #                         # S2: the scores of row i
-#                         S = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if doc[b, i] == doc[b, j] else -inf
+#                         S = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if doc[b, i] == doc[b, j]
+#                             else -inf
+#                         )
 #                         m = max(m, S)  # S3: Aggregation over j
 #                     l = 0.0  # S4
 #                     for j in range(0, i + 1):
 #                         # S5: the same scores again
-#                         S = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if doc[b, i] == doc[b, j] else -inf
+#                         S = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if doc[b, i] == doc[b, j]
+#                             else -inf
+#                         )
 #                         l = l + exp(S - m)  # S6: Aggregation over j
 #                     for j in range(0, i + 1):
 #                         # S7
-#                         S = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if doc[b, i] == doc[b, j] else -inf
+#                         S = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if doc[b, i] == doc[b, j]
+#                             else -inf
+#                         )
 #                         for d in range(0, D):
 #                             # S8: the weighted mean of the rows of V
 #                             O[b, h, i, d] = O[b, h, i, d] + exp(S - m) / l * V[b, h, j, d]
@@ -66,18 +72,20 @@
 #                     l = 0.0  # S4
 #                     for j in range(0, i + 1):
 #                         # S2: the scores of row i
-#                         S = scale * sum(
-#                             Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E)
-#                         ) if doc[b, i] == doc[b, j] else -inf
+#                         S = (
+#                             scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
+#                             if doc[b, i] == doc[b, j]
+#                             else -inf
+#                         )
 #                         m_bhij = max(m, S)  # S10
 #                         l = l * exp(m - m_bhij) + exp(S - m_bhij) if m_bhij > -inf else l  # S11
 #                         for d in parallel(0, D):
 #                             # S8
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(
-#                                     m - m_bhij
-#                                 ) + V[b, h, j, d] * exp(S - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):

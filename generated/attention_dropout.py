@@ -30,10 +30,9 @@
 #                         for d in range(0, D):
 #                             # S4: what is kept of the weighted mean
 #                             O[b, h, i, d] = O[b, h, i, d] + (
-#                                 exp(
-#                                     S[b, h, i, j] - m[b, h, i]
-#                                 ) / l[b, h, i] / (1.0 - p) if uniform(seed, b * H + h, i, j)
-#                                 >= p else 0.0
+#                                 exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] / (1.0 - p)
+#                                 if uniform(seed, b * H + h, i, j) >= p
+#                                 else 0.0
 #                             ) * V[b, h, j, d]
 #         return O
 #
@@ -68,23 +67,31 @@
 #                         S_bhij = scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S5
 #                         # S6
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
-#                             O[b, h, i, d] = O[b, h, i, d] * exp(m[b, h, i] - m_bhij) + (
-#                                 V[b, h, j, d] * exp(S_bhij - m_bhij) if uniform(
-#                                     seed, b * H + h, i, j
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + (
+#                                     V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                     if uniform(seed, b * H + h, i, j) >= p
+#                                     else 0.0
 #                                 )
-#                                 >= p else 0.0
-#                             ) if m_bhij > -inf else O[b, h, i, d]
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
+#                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
 #                         # S3
-#                         O[b, h, i, d] = O[b, h, i, d] / (
-#                             l[b, h, i] * (1.0 - p)
-#                         ) if l[b, h, i] * (1.0 - p) != 0.0 else 0.0
+#                         O[b, h, i, d] = (
+#                             O[b, h, i, d] / (l[b, h, i] * (1.0 - p))
+#                             if l[b, h, i] * (1.0 - p) != 0.0
+#                             else 0.0
+#                         )
 #         return O
 
 # ruff: noqa: E741

@@ -30,10 +30,9 @@
 #                         for d in range(0, D):
 #                             # S4: what is kept of the weighted mean
 #                             O[b, h, i, d] = O[b, h, i, d] + (
-#                                 exp(
-#                                     S[b, h, i, j] - m[b, h, i]
-#                                 ) / l[b, h, i] / (1.0 - p) if uniform(seed, b * H + h, i, j)
-#                                 >= p else 0.0
+#                                 exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] / (1.0 - p)
+#                                 if uniform(seed, b * H + h, i, j) >= p
+#                                 else 0.0
 #                             ) * V[b, h, j, d]
 #         return O
 #
@@ -121,10 +120,9 @@
 #                                 dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]
 #                             for d in range(0, D):
 #                                 dV[b, h, j, d] = dV[b, h, j, d] + (
-#                                     dO[b, h, i, d] * P_2 / (1.0 - p) if uniform(
-#                                         seed, b * H + h, i, j
-#                                     )
-#                                     >= p else 0.0
+#                                     dO[b, h, i, d] * P_2 / (1.0 - p)
+#                                     if uniform(seed, b * H + h, i, j) >= p
+#                                     else 0.0
 #                                 )
 #         for b in range(0, B):
 #             for h in range(0, H):
@@ -167,23 +165,31 @@
 #                         S_bhij = scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
-#                             O[b, h, i, d] = O[b, h, i, d] * exp(m[b, h, i] - m_bhij) + (
-#                                 V[b, h, j, d] * exp(S_bhij - m_bhij) if uniform(
-#                                     seed, b * H + h, i, j
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + (
+#                                     V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                     if uniform(seed, b * H + h, i, j) >= p
+#                                     else 0.0
 #                                 )
-#                                 >= p else 0.0
-#                             ) if m_bhij > -inf else O[b, h, i, d]
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
+#                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
 #                         # S3
-#                         O[b, h, i, d] = O[b, h, i, d] / (
-#                             l[b, h, i] * (1.0 - p)
-#                         ) if l[b, h, i] * (1.0 - p) != 0.0 else 0.0
+#                         O[b, h, i, d] = (
+#                             O[b, h, i, d] / (l[b, h, i] * (1.0 - p))
+#                             if l[b, h, i] * (1.0 - p) != 0.0
+#                             else 0.0
+#                         )
 #                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5
 #         return O, lse
 #
@@ -272,10 +278,9 @@
 #                             for d in parallel(0, D):
 #                                 # S22
 #                                 dV[b, h, j, d] = dV[b, h, j, d] + (
-#                                     dO[b, h, i, d] * P_2 / (1.0 - p) if uniform(
-#                                         seed, b * H + h, i, j
-#                                     )
-#                                     >= p else 0.0
+#                                     dO[b, h, i, d] * P_2 / (1.0 - p)
+#                                     if uniform(seed, b * H + h, i, j) >= p
+#                                     else 0.0
 #                                 )
 #         for b in parallel(0, B):
 #             for h in parallel(0, H):
@@ -1913,7 +1918,7 @@ def attention_dropout_backward(Q, K, V, scale, p, seed, lse, O, dO, *, wanted=No
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_forward_b69f6a77"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_forward_dc69fe41"), mutates_args=())
 def _attention_dropout_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1933,7 +1938,7 @@ def _(Q, K, V, scale, p, seed, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_backward_b69f6a77"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_backward_dc69fe41"), mutates_args=())
 def _attention_dropout_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, p: float, seed: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -30,9 +30,9 @@
 #                         for d in range(0, D):
 #                             # S4: what is kept of the weighted mean
 #                             O[b, h, i, d] = O[b, h, i, d] + (
-#                                 exp(S[b, h, i, j] - m[b, h, i])
-#                                 / l[b, h, i]
-#                                 / (1.0 - p) if keep[b, h, i, j] else 0.0
+#                                 exp(S[b, h, i, j] - m[b, h, i]) / l[b, h, i] / (1.0 - p)
+#                                 if keep[b, h, i, j]
+#                                 else 0.0
 #                             ) * V[b, h, j, d]
 #         return O
 #
@@ -156,21 +156,31 @@
 #                         S_bhij = scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
-#                             O[b, h, i, d] = O[b, h, i, d] * exp(m[b, h, i] - m_bhij) + (
-#                                 V[b, h, j, d]
-#                                 * exp(S_bhij - m_bhij) if keep[b, h, i, j] else 0.0
-#                             ) if m_bhij > -inf else O[b, h, i, d]
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + (
+#                                     V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                     if keep[b, h, i, j]
+#                                     else 0.0
+#                                 )
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
+#                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
 #                         # S3
-#                         O[b, h, i, d] = O[b, h, i, d] / (
-#                             l[b, h, i] * (1.0 - p)
-#                         ) if l[b, h, i] * (1.0 - p) != 0.0 else 0.0
+#                         O[b, h, i, d] = (
+#                             O[b, h, i, d] / (l[b, h, i] * (1.0 - p))
+#                             if l[b, h, i] * (1.0 - p) != 0.0
+#                             else 0.0
+#                         )
 #                     lse[b, h, i] = m[b, h, i] + log(l[b, h, i])  # S5
 #         return O, lse
 #
@@ -1862,7 +1872,7 @@ def attention_dropout_mask_backward(Q, K, V, keep, scale, p, lse, O, dO, *, want
     return dQ, dK, dV, dscale, dp
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_forward_db0ef7c9"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_forward_53c2622f"), mutates_args=())
 def _attention_dropout_mask_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     scale_tensor: torch.Tensor | None, p_tensor: torch.Tensor | None, tune: bool
@@ -1882,7 +1892,7 @@ def _(Q, K, V, keep, scale, p, scale_tensor, p_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_dropout_mask_backward_db0ef7c9"), mutates_args=())
+@torch.library.custom_op(_free("attention_dropout_mask_backward_53c2622f"), mutates_args=())
 def _attention_dropout_mask_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, keep: torch.Tensor, scale: float, p: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -65,16 +65,18 @@
 #                         )
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S5
 #                         # S6
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, h // R, j, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, h // R, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
@@ -136,14 +138,20 @@
 #                                 l_part[p, b, g, r, i] = (
 #                                     l_part[p, b, g, r, i] * exp(
 #                                         m_part[p, b, g, r, i] - m_part_bgrij
-#                                     ) + exp(S_bhij - m_part_bgrij) if m_part_bgrij
-#                                     > -inf else l_part[p, b, g, r, i]
+#                                     )
+#                                     + exp(S_bhij - m_part_bgrij)
+#                                     if m_part_bgrij > -inf
+#                                     else l_part[p, b, g, r, i]
 #                                 )
 #                                 for d in parallel(0, D):
 #                                     # S8
 #                                     O_part[p, b, g, r, i, d] = (
-#                                         O_part[p, b, g, r, i, d] * exp(m_part[p, b, g, r, i] - m_part_bgrij) + V[b, g, j, d] * exp(S_bhij - m_part_bgrij) if m_part_bgrij
-#                                         > -inf else O_part[p, b, g, r, i, d]
+#                                         O_part[p, b, g, r, i, d] * exp(
+#                                             m_part[p, b, g, r, i] - m_part_bgrij
+#                                         )
+#                                         + V[b, g, j, d] * exp(S_bhij - m_part_bgrij)
+#                                         if m_part_bgrij > -inf
+#                                         else O_part[p, b, g, r, i, d]
 #                                     )
 #                                 m_part[p, b, g, r, i] = m_part_bgrij  # S9
 #         for b in parallel(0, B):
@@ -158,21 +166,28 @@
 #                             m_bgrip = max(m[b, g * R + r, i], m_part[p, b, g, r, i])  # S10
 #                             # S11
 #                             l[b, g * R + r, i] = (
-#                                 l[b, g * R + r, i] * exp(m[b, g * R + r, i] - m_bgrip) + l_part[p, b, g, r, i] * exp(m_part[p, b, g, r, i] - m_bgrip) if m_bgrip
-#                                 > -inf else l[b, g * R + r, i]
+#                                 l[b, g * R + r, i] * exp(m[b, g * R + r, i] - m_bgrip)
+#                                 + l_part[p, b, g, r, i] * exp(m_part[p, b, g, r, i] - m_bgrip)
+#                                 if m_bgrip > -inf
+#                                 else l[b, g * R + r, i]
 #                             )
 #                             for d in parallel(0, D):
 #                                 # S12
 #                                 O[b, g * R + r, i, d] = (
-#                                     O[b, g * R + r, i, d] * exp(m[b, g * R + r, i] - m_bgrip) + O_part[p, b, g, r, i, d] * exp(m_part[p, b, g, r, i] - m_bgrip) if m_bgrip
-#                                     > -inf else O[b, g * R + r, i, d]
+#                                     O[b, g * R + r, i, d] * exp(m[b, g * R + r, i] - m_bgrip)
+#                                     + O_part[p, b, g, r, i, d] * exp(
+#                                         m_part[p, b, g, r, i] - m_bgrip
+#                                     )
+#                                     if m_bgrip > -inf
+#                                     else O[b, g * R + r, i, d]
 #                                 )
 #                             m[b, g * R + r, i] = m_bgrip  # S13
 #                         for d in parallel(0, D):
 #                             # S3
 #                             O[b, g * R + r, i, d] = (
-#                                 O[b, g * R + r, i, d] / l[b, g * R + r, i] if l[b, g * R + r, i]
-#                                 != 0.0 else 0.0
+#                                 O[b, g * R + r, i, d] / l[b, g * R + r, i]
+#                                 if l[b, g * R + r, i] != 0.0
+#                                 else 0.0
 #                             )
 #         return O
 #

@@ -138,16 +138,18 @@
 #                         S_bhij = scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, h, j, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
@@ -1557,7 +1559,7 @@ def attention_lengths_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_lengths_forward_d0257b05"), mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_forward_aee97047"), mutates_args=())
 def _attention_lengths_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1577,7 +1579,7 @@ def _(Q, K, V, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_lengths_backward_d0257b05"), mutates_args=())
+@torch.library.custom_op(_free("attention_lengths_backward_aee97047"), mutates_args=())
 def _attention_lengths_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, n_kv: torch.Tensor, scale: float,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -66,16 +66,18 @@
 #                         S_bhij = scale * sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + V[b, h, j, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
@@ -134,18 +136,20 @@
 #                             m_part_bhij = max(m_part[p, b, h, i], S_bhij)  # S7
 #                             # S8
 #                             l_part[p, b, h, i] = (
-#                                 l_part[p, b, h, i] * exp(
-#                                     m_part[p, b, h, i] - m_part_bhij
-#                                 ) + exp(S_bhij - m_part_bhij) if m_part_bhij
-#                                 > -inf else l_part[p, b, h, i]
+#                                 l_part[p, b, h, i] * exp(m_part[p, b, h, i] - m_part_bhij)
+#                                 + exp(S_bhij - m_part_bhij)
+#                                 if m_part_bhij > -inf
+#                                 else l_part[p, b, h, i]
 #                             )
 #                             for d in parallel(0, D):
 #                                 # S9
 #                                 O_part[p, b, h, i, d] = (
 #                                     O_part[p, b, h, i, d] * exp(
 #                                         m_part[p, b, h, i] - m_part_bhij
-#                                     ) + V[b, h, j, d] * exp(S_bhij - m_part_bhij) if m_part_bhij
-#                                     > -inf else O_part[p, b, h, i, d]
+#                                     )
+#                                     + V[b, h, j, d] * exp(S_bhij - m_part_bhij)
+#                                     if m_part_bhij > -inf
+#                                     else O_part[p, b, h, i, d]
 #                                 )
 #                             m_part[p, b, h, i] = m_part_bhij  # S10
 #         for b in parallel(0, B):
@@ -158,16 +162,18 @@
 #                         m_bhip = max(m[b, h, i], m_part[p, b, h, i])  # S11
 #                         # S12
 #                         l[b, h, i] = (
-#                             l[b, h, i] * exp(m[b, h, i] - m_bhip) + l_part[p, b, h, i] * exp(
-#                                 m_part[p, b, h, i] - m_bhip
-#                             ) if m_bhip
-#                             > -inf else l[b, h, i]
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhip)
+#                             + l_part[p, b, h, i] * exp(m_part[p, b, h, i] - m_bhip)
+#                             if m_bhip > -inf
+#                             else l[b, h, i]
 #                         )
 #                         for d in parallel(0, D):
 #                             # S13
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhip) + O_part[p, b, h, i, d] * exp(m_part[p, b, h, i] - m_bhip) if m_bhip
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhip)
+#                                 + O_part[p, b, h, i, d] * exp(m_part[p, b, h, i] - m_bhip)
+#                                 if m_bhip > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhip  # S14
 #                     for d in parallel(0, D):

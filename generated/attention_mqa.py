@@ -62,9 +62,12 @@
 #                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
 #                         for d in parallel(0, D):
 #                             # S6
-#                             O[b, h, i, d] = O[b, h, i, d] * exp(m - m_bhij) + V[b, j, d] * exp(
-#                                 S_bhij - m_bhij
-#                             ) if m_bhij > -inf else O[b, h, i, d]
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
+#                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):
 #                         O[b, h, i, d] = O[b, h, i, d] / l if l != 0.0 else 0.0  # S5

@@ -125,9 +125,12 @@
 #                         l = l * exp(m - m_bhij) + exp(S_bhij - m_bhij) if m_bhij > -inf else l
 #                         for d in parallel(0, D):
 #                             # S6
-#                             O[b, h, i, d] = O[b, h, i, d] * exp(m - m_bhij) + V[b, j, d] * exp(
-#                                 S_bhij - m_bhij
-#                             ) if m_bhij > -inf else O[b, h, i, d]
+#                             O[b, h, i, d] = (
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
+#                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):
 #                         O[b, h, i, d] = O[b, h, i, d] / l if l != 0.0 else 0.0  # S5
@@ -1256,7 +1259,7 @@ def attention_mqa_backward(Q, K, V, lse, O, dO, dlse, *, wanted=None, tune=True)
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_mqa_forward_2ee08f1d"), mutates_args=())
+@torch.library.custom_op(_free("attention_mqa_forward_fc004b01"), mutates_args=())
 def _attention_mqa_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1275,7 +1278,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_mqa_backward_2ee08f1d"), mutates_args=())
+@torch.library.custom_op(_free("attention_mqa_backward_fc004b01"), mutates_args=())
 def _attention_mqa_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

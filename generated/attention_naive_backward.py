@@ -90,9 +90,11 @@
 #                 l[i] = l[i] * exp(m[i] - m_ij) + exp(S_ij - m_ij) if m_ij > -inf else l[i]  # S7
 #                 for d in parallel(0, D):
 #                     # S4
-#                     O[i, d] = O[i, d] * exp(
-#                         m[i] - m_ij
-#                     ) + V[j, d] * exp(S_ij - m_ij) if m_ij > -inf else O[i, d]
+#                     O[i, d] = (
+#                         O[i, d] * exp(m[i] - m_ij) + V[j, d] * exp(S_ij - m_ij)
+#                         if m_ij > -inf
+#                         else O[i, d]
+#                     )
 #                 m[i] = m_ij  # S2
 #             for d in parallel(0, D):
 #                 O[i, d] = O[i, d] / l[i] if l[i] != 0.0 else 0.0  # S3
@@ -1116,7 +1118,7 @@ def attention_naive_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_naive_forward_d84eb0cc"), mutates_args=())
+@torch.library.custom_op(_free("attention_naive_forward_da1e3b86"), mutates_args=())
 def _attention_naive_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1133,7 +1135,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_naive_backward_d84eb0cc"), mutates_args=())
+@torch.library.custom_op(_free("attention_naive_backward_da1e3b86"), mutates_args=())
 def _attention_naive_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

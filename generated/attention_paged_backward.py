@@ -82,8 +82,8 @@
 #                         S = scale * S_sum
 #                         P_2 = exp(S - lse[b, h, i])
 #                         dP_2 = sum(
-#                             dO[b, h, i, d]
-#                             * V[page[b, j // P], j % P, h, d] for d in range(0, D)
+#                             dO[b, h, i, d] * V[page[b, j // P], j % P, h, d]
+#                             for d in range(0, D)
 #                         )
 #                         dS = P_2 * (dP_2 - delta[b, h, i])
 #                         dS_sum = dS * scale
@@ -159,14 +159,18 @@
 #                         )
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for d in parallel(0, D):
 #                             # S4
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij) + V[page[b, j // P], j % P, h, d] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m[b, h, i] - m_bhij)
+#                                 + V[page[b, j // P], j % P, h, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for d in parallel(0, D):
@@ -221,8 +225,8 @@
 #                         P_2 = exp(S - lse[b, h, i])  # S5
 #                         # S6
 #                         dP_2 = sum(
-#                             dO[b, h, i, d]
-#                             * V[page[b, j // P], j % P, h, d] for d in range(0, D)
+#                             dO[b, h, i, d] * V[page[b, j // P], j % P, h, d]
+#                             for d in range(0, D)
 #                         )
 #                         dS = P_2 * (dP_2 - delta[b, h, i])  # S7
 #                         dS_sum = dS * scale  # S8
@@ -1647,7 +1651,7 @@ def attention_paged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_paged_forward_798375d7"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_forward_ba00bbb4"), mutates_args=())
 def _attention_paged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1667,7 +1671,7 @@ def _(Q, K, V, page, n_kv, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_paged_backward_798375d7"), mutates_args=())
+@torch.library.custom_op(_free("attention_paged_backward_ba00bbb4"), mutates_args=())
 def _attention_paged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, page: torch.Tensor, n_kv: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, wanted: list[bool],

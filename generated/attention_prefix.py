@@ -69,10 +69,10 @@
 #                         for d in parallel(0, D):
 #                             # S6
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):

@@ -134,10 +134,10 @@
 #                         for d in parallel(0, D):
 #                             # S6
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):
@@ -1359,7 +1359,7 @@ def attention_prefix_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_prefix_forward_5d5bd4ba"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_forward_5a8f6edd"), mutates_args=())
 def _attention_prefix_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, tune: bool,
     check: bool
@@ -1379,7 +1379,7 @@ def _(Q, K, V, prefix, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_prefix_backward_5d5bd4ba"), mutates_args=())
+@torch.library.custom_op(_free("attention_prefix_backward_5a8f6edd"), mutates_args=())
 def _attention_prefix_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, prefix: torch.Tensor, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -53,16 +53,18 @@
 #                         )
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S5
 #                         # S6
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for e in parallel(0, E):
 #                             # S4
 #                             O[b, i, h, e] = (
-#                                 O[b, i, h, e] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, i, h, e]
+#                                 O[b, i, h, e] * exp(m[b, h, i] - m_bhij)
+#                                 + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, i, h, e]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for e in parallel(0, E):

@@ -124,16 +124,18 @@
 #                         )
 #                         m_bhij = max(m[b, h, i], S_bhij)  # S6
 #                         # S7
-#                         l[b, h, i] = l[b, h, i] * exp(
-#                             m[b, h, i] - m_bhij
-#                         ) + exp(S_bhij - m_bhij) if m_bhij > -inf else l[b, h, i]
+#                         l[b, h, i] = (
+#                             l[b, h, i] * exp(m[b, h, i] - m_bhij) + exp(S_bhij - m_bhij)
+#                             if m_bhij > -inf
+#                             else l[b, h, i]
+#                         )
 #                         for e in parallel(0, E):
 #                             # S4
 #                             O[b, i, h, e] = (
-#                                 O[b, i, h, e] * exp(
-#                                     m[b, h, i] - m_bhij
-#                                 ) + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij) if m_bhij
-#                                 > -inf else O[b, i, h, e]
+#                                 O[b, i, h, e] * exp(m[b, h, i] - m_bhij)
+#                                 + QKV[b, j, 2, h, e] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, i, h, e]
 #                             )
 #                         m[b, h, i] = m_bhij  # S2
 #                     for e in parallel(0, E):
@@ -1503,7 +1505,7 @@ def attention_qkv_backward(QKV, scale, lse, O, dO, *, wanted=None, tune=True):
     return dQKV, dscale
 
 
-@torch.library.custom_op(_free("attention_qkv_forward_756e2bae"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_forward_391e6506"), mutates_args=())
 def _attention_qkv_forward_operator(
     QKV: torch.Tensor, scale: float, scale_tensor: torch.Tensor | None, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1522,7 +1524,7 @@ def _(QKV, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_qkv_backward_756e2bae"), mutates_args=())
+@torch.library.custom_op(_free("attention_qkv_backward_391e6506"), mutates_args=())
 def _attention_qkv_backward_operator(
     QKV: torch.Tensor, scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor,
     wanted: list[bool], tune: bool

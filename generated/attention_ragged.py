@@ -70,9 +70,11 @@
 #                         l = l * exp(m - m_bhij) + exp(S - m_bhij) if m_bhij > -inf else l  # S11
 #                         for d in parallel(0, D):
 #                             # S8
-#                             O[i, h, d] = O[i, h, d] * exp(
-#                                 m - m_bhij
-#                             ) + V[j, h, d] * exp(S - m_bhij) if m_bhij > -inf else O[i, h, d]
+#                             O[i, h, d] = (
+#                                 O[i, h, d] * exp(m - m_bhij) + V[j, h, d] * exp(S - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[i, h, d]
+#                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):
 #                         O[i, h, d] = O[i, h, d] / l if l != 0.0 else 0.0  # S5

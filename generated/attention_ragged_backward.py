@@ -146,9 +146,11 @@
 #                         l = l * exp(m - m_bhij) + exp(S - m_bhij) if m_bhij > -inf else l  # S11
 #                         for d in parallel(0, D):
 #                             # S8
-#                             O[i, h, d] = O[i, h, d] * exp(
-#                                 m - m_bhij
-#                             ) + V[j, h, d] * exp(S - m_bhij) if m_bhij > -inf else O[i, h, d]
+#                             O[i, h, d] = (
+#                                 O[i, h, d] * exp(m - m_bhij) + V[j, h, d] * exp(S - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[i, h, d]
+#                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):
 #                         O[i, h, d] = O[i, h, d] / l if l != 0.0 else 0.0  # S5
@@ -1508,7 +1510,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_ragged_forward_9f2bca29"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_forward_8c55d1c6"), mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1527,7 +1529,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_ragged_backward_9f2bca29"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_backward_8c55d1c6"), mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

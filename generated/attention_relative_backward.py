@@ -109,8 +109,8 @@
 #                         if x + j - N + 1 >= 0:
 #                             if x + j - N + 1 < M:
 #                                 s_sum_3 = sum(
-#                                     Q[b, h, x + j - N + 1, e]
-#                                     * K[b, h, j, e] for e in range(0, E)
+#                                     Q[b, h, x + j - N + 1, e] * K[b, h, j, e]
+#                                     for e in range(0, E)
 #                                 )
 #                                 s_3 = s_sum_3 * (1.0 / sqrt(E))
 #                                 S_3 = s_3 + relative[h, x]
@@ -118,8 +118,8 @@
 #                                     S_3 - top[b, h, x + j - N + 1] - log_l[b, h, x + j - N + 1]
 #                                 )
 #                                 dP_3 = sum(
-#                                     dO[b, h, x + j - N + 1, d]
-#                                     * V[b, h, j, d] for d in range(0, D)
+#                                     dO[b, h, x + j - N + 1, d] * V[b, h, j, d]
+#                                     for d in range(0, D)
 #                                 )
 #                                 dS_3 = P_3 * (dP_3 - delta[b, h, x + j - N + 1])
 #                                 drelative[h, x] = drelative[h, x] + dS_3
@@ -165,10 +165,10 @@
 #                         for d in parallel(0, D):
 #                             # S7
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S4
 #                     for d in parallel(0, D):
@@ -250,8 +250,8 @@
 #                             if x + j - N + 1 < M:
 #                                 # S20
 #                                 s_sum_3 = sum(
-#                                     Q[b, h, x + j - N + 1, e]
-#                                     * K[b, h, j, e] for e in range(0, E)
+#                                     Q[b, h, x + j - N + 1, e] * K[b, h, j, e]
+#                                     for e in range(0, E)
 #                                 )
 #                                 s_3 = s_sum_3 * (1.0 / sqrt(E))  # S21
 #                                 S_3 = s_3 + relative[h, x]  # S22
@@ -261,8 +261,8 @@
 #                                 )
 #                                 # S24
 #                                 dP_3 = sum(
-#                                     dO[b, h, x + j - N + 1, d]
-#                                     * V[b, h, j, d] for d in range(0, D)
+#                                     dO[b, h, x + j - N + 1, d] * V[b, h, j, d]
+#                                     for d in range(0, D)
 #                                 )
 #                                 dS_3 = P_3 * (dP_3 - delta[b, h, x + j - N + 1])  # S25
 #                                 drelative[h, x] = drelative[h, x] + dS_3  # S26
@@ -1732,7 +1732,7 @@ def attention_relative_backward(
     return dQ, dK, dV, drelative
 
 
-@torch.library.custom_op(_free("attention_relative_forward_35759672"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_forward_6449bbb7"), mutates_args=())
 def _attention_relative_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1753,7 +1753,7 @@ def _(Q, K, V, relative, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_relative_backward_35759672"), mutates_args=())
+@torch.library.custom_op(_free("attention_relative_backward_6449bbb7"), mutates_args=())
 def _attention_relative_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, relative: torch.Tensor, top: torch.Tensor,
     log_l: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -155,10 +155,10 @@
 #                         for d in parallel(0, D):
 #                             # S7
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S4
 #                     for d in parallel(0, D):
@@ -1659,7 +1659,7 @@ def attention_softcap_backward(Q, K, V, softcap, lse, O, dO, dlse, *, wanted=Non
     return dQ, dK, dV, dsoftcap
 
 
-@torch.library.custom_op(_free("attention_softcap_forward_f0521a63"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_forward_607d7d8b"), mutates_args=())
 def _attention_softcap_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float,
     softcap_tensor: torch.Tensor | None, tune: bool
@@ -1679,7 +1679,7 @@ def _(Q, K, V, softcap, softcap_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_softcap_backward_f0521a63"), mutates_args=())
+@torch.library.custom_op(_free("attention_softcap_backward_607d7d8b"), mutates_args=())
 def _attention_softcap_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, softcap: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -63,10 +63,10 @@
 #                         for d in parallel(0, D):
 #                             # S6
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S4
 #                     for d in parallel(0, D):
@@ -121,18 +121,20 @@
 #                             m_part_bhij = max(m_part[p, b, h, i], S_bhij)  # S9
 #                             # S10
 #                             l_part[p, b, h, i] = (
-#                                 l_part[p, b, h, i] * exp(
-#                                     m_part[p, b, h, i] - m_part_bhij
-#                                 ) + exp(S_bhij - m_part_bhij) if m_part_bhij
-#                                 > -inf else l_part[p, b, h, i]
+#                                 l_part[p, b, h, i] * exp(m_part[p, b, h, i] - m_part_bhij)
+#                                 + exp(S_bhij - m_part_bhij)
+#                                 if m_part_bhij > -inf
+#                                 else l_part[p, b, h, i]
 #                             )
 #                             for d in parallel(0, D):
 #                                 # S11
 #                                 O_part[p, b, h, i, d] = (
 #                                     O_part[p, b, h, i, d] * exp(
 #                                         m_part[p, b, h, i] - m_part_bhij
-#                                     ) + V[b, h, j, d] * exp(S_bhij - m_part_bhij) if m_part_bhij
-#                                     > -inf else O_part[p, b, h, i, d]
+#                                     )
+#                                     + V[b, h, j, d] * exp(S_bhij - m_part_bhij)
+#                                     if m_part_bhij > -inf
+#                                     else O_part[p, b, h, i, d]
 #                                 )
 #                             m_part[p, b, h, i] = m_part_bhij  # S12
 #         for b in parallel(0, B):
@@ -146,16 +148,19 @@
 #                     for p in range(0, parts):
 #                         m_bhip = max(m, m_part[p, b, h, i])  # S13
 #                         # S14
-#                         l = l * exp(m - m_bhip) + l_part[p, b, h, i] * exp(
-#                             m_part[p, b, h, i] - m_bhip
-#                         ) if m_bhip > -inf else l
+#                         l = (
+#                             l * exp(m - m_bhip)
+#                             + l_part[p, b, h, i] * exp(m_part[p, b, h, i] - m_bhip)
+#                             if m_bhip > -inf
+#                             else l
+#                         )
 #                         for d in parallel(0, D):
 #                             # S15
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhip) + O_part[p, b, h, i, d] * exp(
-#                                     m_part[p, b, h, i] - m_bhip
-#                                 ) if m_bhip
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhip)
+#                                 + O_part[p, b, h, i, d] * exp(m_part[p, b, h, i] - m_bhip)
+#                                 if m_bhip > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhip  # S16
 #                     for d in parallel(0, D):

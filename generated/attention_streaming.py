@@ -71,16 +71,18 @@
 #                             ) * (1.0 / sqrt(E))
 #                             m_bhij = max(m, S_bhij)  # S8
 #                             # S9
-#                             l = l * exp(m - m_bhij) + exp(
-#                                 S_bhij - m_bhij
-#                             ) if m_bhij > -inf else l
+#                             l = (
+#                                 l * exp(m - m_bhij) + exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else l
+#                             )
 #                             for d in parallel(0, D):
 #                                 # S6
 #                                 O[b, h, i, d] = (
-#                                     O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                         S_bhij - m_bhij
-#                                     ) if m_bhij
-#                                     > -inf else O[b, h, i, d]
+#                                     O[b, h, i, d] * exp(m - m_bhij)
+#                                     + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                     if m_bhij > -inf
+#                                     else O[b, h, i, d]
 #                                 )
 #                             m = m_bhij  # S3
 #                     for d in parallel(0, D):

@@ -140,16 +140,18 @@
 #                             ) * (1.0 / sqrt(E))
 #                             m_bhij = max(m, S_bhij)  # S8
 #                             # S9
-#                             l = l * exp(m - m_bhij) + exp(
-#                                 S_bhij - m_bhij
-#                             ) if m_bhij > -inf else l
+#                             l = (
+#                                 l * exp(m - m_bhij) + exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else l
+#                             )
 #                             for d in parallel(0, D):
 #                                 # S6
 #                                 O[b, h, i, d] = (
-#                                     O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                         S_bhij - m_bhij
-#                                     ) if m_bhij
-#                                     > -inf else O[b, h, i, d]
+#                                     O[b, h, i, d] * exp(m - m_bhij)
+#                                     + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                     if m_bhij > -inf
+#                                     else O[b, h, i, d]
 #                                 )
 #                             m = m_bhij  # S3
 #                     for d in parallel(0, D):
@@ -1677,7 +1679,7 @@ def attention_streaming_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_streaming_forward_0a4d38d0"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_forward_b452ddb8"), mutates_args=())
 def _attention_streaming_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1696,7 +1698,7 @@ def _(Q, K, V, kept, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_streaming_backward_0a4d38d0"), mutates_args=())
+@torch.library.custom_op(_free("attention_streaming_backward_b452ddb8"), mutates_args=())
 def _attention_streaming_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, kept: int, window_left: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

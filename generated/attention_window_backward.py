@@ -139,10 +139,10 @@
 #                         for d in parallel(0, D):
 #                             # S6
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):
@@ -1442,7 +1442,7 @@ def attention_window_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_forward_6097c527"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_forward_63127f26"), mutates_args=())
 def _attention_window_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     tune: bool
@@ -1462,7 +1462,7 @@ def _(Q, K, V, window_left, window_right, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_backward_6097c527"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_backward_63127f26"), mutates_args=())
 def _attention_window_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, window_right: int,
     lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool],

@@ -135,10 +135,10 @@
 #                         for d in parallel(0, D):
 #                             # S6
 #                             O[b, h, i, d] = (
-#                                 O[b, h, i, d] * exp(m - m_bhij) + V[b, h, j, d] * exp(
-#                                     S_bhij - m_bhij
-#                                 ) if m_bhij
-#                                 > -inf else O[b, h, i, d]
+#                                 O[b, h, i, d] * exp(m - m_bhij)
+#                                 + V[b, h, j, d] * exp(S_bhij - m_bhij)
+#                                 if m_bhij > -inf
+#                                 else O[b, h, i, d]
 #                             )
 #                         m = m_bhij  # S3
 #                     for d in parallel(0, D):
@@ -1420,7 +1420,7 @@ def attention_window_left_backward(
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("attention_window_left_forward_057a3dae"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_forward_4d808deb"), mutates_args=())
 def _attention_window_left_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1439,7 +1439,7 @@ def _(Q, K, V, window_left, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_window_left_backward_057a3dae"), mutates_args=())
+@torch.library.custom_op(_free("attention_window_left_backward_4d808deb"), mutates_args=())
 def _attention_window_left_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, window_left: int, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -54,9 +54,11 @@
 #                 l = l * exp(m - m_ij) + exp(S - m_ij) if m_ij > -inf else l  # S10
 #                 for d in parallel(0, D):
 #                     # S11
-#                     O[i, d] = O[i, d] * exp(
-#                         m - m_ij
-#                     ) + exp(S - m_ij) * V[j, d] if m_ij > -inf else O[i, d]
+#                     O[i, d] = (
+#                         O[i, d] * exp(m - m_ij) + exp(S - m_ij) * V[j, d]
+#                         if m_ij > -inf
+#                         else O[i, d]
+#                     )
 #                 m = m_ij  # S3
 #             for d in parallel(0, D):
 #                 O[i, d] = O[i, d] / l  # S13: one division for each element

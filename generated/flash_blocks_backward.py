@@ -136,9 +136,11 @@
 #                 l = l * exp(m - m_ij) + exp(S - m_ij) if m_ij > -inf else l  # S10
 #                 for d in parallel(0, D):
 #                     # S11
-#                     O[i, d] = O[i, d] * exp(
-#                         m - m_ij
-#                     ) + exp(S - m_ij) * V[j, d] if m_ij > -inf else O[i, d]
+#                     O[i, d] = (
+#                         O[i, d] * exp(m - m_ij) + exp(S - m_ij) * V[j, d]
+#                         if m_ij > -inf
+#                         else O[i, d]
+#                     )
 #                 m = m_ij  # S3
 #             for d in parallel(0, D):
 #                 O[i, d] = O[i, d] / l  # S13: one division for each element
@@ -1338,7 +1340,7 @@ def flash_blocks_backward(Q, K, V, scale, lse, O, dO, dlse, *, wanted=None, tune
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("flash_blocks_forward_45de8e22"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_forward_78af0b28"), mutates_args=())
 def _flash_blocks_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float,
     scale_tensor: torch.Tensor | None, tune: bool
@@ -1356,7 +1358,7 @@ def _(Q, K, V, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("flash_blocks_backward_45de8e22"), mutates_args=())
+@torch.library.custom_op(_free("flash_blocks_backward_78af0b28"), mutates_args=())
 def _flash_blocks_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, scale: float, lse: torch.Tensor,
     O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor, wanted: list[bool], tune: bool

@@ -61,9 +61,11 @@
 #                 l[i] = l[i] * exp(m[i] - m_ij) + exp(S_ij - m_ij) if m_ij > -inf else l[i]  # S13
 #                 for d in parallel(0, D):
 #                     # S11
-#                     O[i, d] = O[i, d] * exp(
-#                         m[i] - m_ij
-#                     ) + V[j, d] * exp(S_ij - m_ij) if m_ij > -inf else O[i, d]
+#                     O[i, d] = (
+#                         O[i, d] * exp(m[i] - m_ij) + V[j, d] * exp(S_ij - m_ij)
+#                         if m_ij > -inf
+#                         else O[i, d]
+#                     )
 #                 m[i] = m_ij  # S3
 #             for d in parallel(0, D):
 #                 O[i, d] = O[i, d] / l[i] if l[i] != 0.0 else 0.0  # S4

@@ -119,9 +119,11 @@
 #                 l[i] = l[i] * exp(m[i] - m_ij) + exp(S_ij - m_ij) if m_ij > -inf else l[i]  # S13
 #                 for d in parallel(0, D):
 #                     # S11
-#                     O[i, d] = O[i, d] * exp(
-#                         m[i] - m_ij
-#                     ) + V[j, d] * exp(S_ij - m_ij) if m_ij > -inf else O[i, d]
+#                     O[i, d] = (
+#                         O[i, d] * exp(m[i] - m_ij) + V[j, d] * exp(S_ij - m_ij)
+#                         if m_ij > -inf
+#                         else O[i, d]
+#                     )
 #                 m[i] = m_ij  # S3
 #             for d in parallel(0, D):
 #                 O[i, d] = O[i, d] / l[i] if l[i] != 0.0 else 0.0  # S4
@@ -1160,7 +1162,7 @@ def flash_forward_backward(Q, K, V, lse, O, dO, *, wanted=None, tune=True):
     return dQ, dK, dV
 
 
-@torch.library.custom_op(_free("flash_forward_forward_eff02a46"), mutates_args=())
+@torch.library.custom_op(_free("flash_forward_forward_d6dd577a"), mutates_args=())
 def _flash_forward_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, tune: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -1179,7 +1181,7 @@ def _(Q, K, V, tune):
     )
 
 
-@torch.library.custom_op(_free("flash_forward_backward_eff02a46"), mutates_args=())
+@torch.library.custom_op(_free("flash_forward_backward_d6dd577a"), mutates_args=())
 def _flash_forward_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, lse: torch.Tensor, O: torch.Tensor,
     dO: torch.Tensor, wanted: list[bool], tune: bool

@@ -140,7 +140,8 @@ class Configurations:
         if restored:
             lines += _listed("restored", restored, depth)
         if self.footprint is not None:
-            lines += statement(f"fitting=_fitting({self.footprint}, {width}),", 1)
+            given = statement(f"fitting=_fitting({self.footprint}, {width}),", depth + 1)
+            lines += [line.removeprefix(INDENT * depth) for line in given]
         lines.append(")")
         return [INDENT * depth + line for line in lines]
 

@@ -281,12 +281,13 @@ class Launches:
         names = [self._returned(name) for name in self.facts.program.outputs]
         if self.facts.style != "plain" and len(names) == 1:
             return [f"{INDENT}return ({names[0]},)"]
-        return [f"{INDENT}return {', '.join(names)}"]
+        return statement(f"return {', '.join(names)}", 1)
 
 
 def names_python(names: Sequence[str]) -> str:
     """Return names as a tuple of texts in Python."""
-    return f"({', '.join(json.dumps(name) for name in names)}{',' * (len(names) == 1)})"
+    texts = ", ".join(json.dumps(name, ensure_ascii=False) for name in names)
+    return f"({texts}{',' * (len(names) == 1)})"
 
 
 def shape_python(shape: Sequence[Index], names: Mapping[str, str]) -> str:

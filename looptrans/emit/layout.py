@@ -1,23 +1,29 @@
 """Lines of at most 100 columns.
 
 A statement that is too long is broken inside the brackets that hold most of it; what stands between
-them is broken at its commas, else at its loosest operators. Only a right-hand side without brackets
-gets a pair of its own, so that names of another length move line breaks and change nothing else.
+them is broken at its commas, else at its loosest operators. Only where there are none, around a
+right-hand side, several targets or what is returned, it gets a pair of its own, so that names of
+another length move line breaks and change nothing else.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 COLUMNS = 100
 INDENT = "    "
 
 _TARGET = re.compile(r"\w+(\[[^=]*\])?(, \w+)*")
+_COMPREHENSION = re.compile(r"\[([^\[\]]* for [^\[\]]*)\]")
 _STRING = re.compile(r'"[^"]*"')
 _OPEN, _CLOSE = "([{", ")]}"
+_CHOICE = (" if ", " else ")
 # The operators a line may be broken before, the loosest first.
 _BREAKS = (
+    (" for ",),
+    _CHOICE,
     (" or ", " and "),
     (" < ", " <= ", " > ", " >= ", " == ", " != "),
     (" | ",),
@@ -84,14 +90,28 @@ def _broken(text: str, depth: int, room: int) -> list[str]:
     if fits(text, depth, room):
         return [text]
     head, equals, value = _assignment(text)
-    for start, stop in _brackets(text, len(head)):
+    if ", " in head and not fits(f"{head}{equals}(", depth):
+        # Several targets, in brackets over several lines.
+        first, *others = _broken(value, depth, room + len(equals) + 1)
+        targets = (INDENT + line for line in _split(head, depth + 1))
+        return ["(", *targets, f"){equals}{first}", *others]
+    ended = "," if value.endswith(",") else ""
+    comprehension = _COMPREHENSION.fullmatch(value.removesuffix(","))
+    if comprehension:
+        parts = list(_parts(comprehension[1], (" for ", " if ")))
+        body = [line for part in parts for line in _broken(part.strip(), depth + 1, 0)]
+        return [f"{head}{equals}[", *(INDENT + line for line in body), f"]{ended}"]
+    is_choice = bool(equals) and len(list(_parts(value, _CHOICE))) > 1
+    for start, stop in [] if is_choice else _brackets(text, len(head)):
         if fits(text[:start], depth) and fits(text[stop:], depth, room):
             body = _split(text[start:stop], depth + 1)
             return [text[:start], *(INDENT + line for line in body), text[stop:]]
     if equals:
-        ended = "," if value.endswith(",") else ""
         body = _split(value.removesuffix(","), depth + 1)
         return [f"{head}{equals}(", *(INDENT + line for line in body), f"){ended}"]
+    if text.startswith("return "):
+        body = _split(text.removeprefix("return "), depth + 1)
+        return ["return (", *(INDENT + line for line in body), ")"]
     return [text]
 
 
@@ -107,7 +127,9 @@ def _split(text: str, depth: int) -> list[str]:
         for operators in _BREAKS:
             parts = list(_parts(text, operators))
             if len(parts) > 1:
-                return [line for part in parts for line in _broken(part.strip(), depth, 0)]
+                # What is chosen is broken at its own operators, what is combined inside brackets.
+                finer = _split if operators is _CHOICE else partial(_broken, room=0)
+                return [line for part in parts for line in finer(part.strip(), depth)]
     return _broken(text, depth, 0)
 
 

@@ -186,3 +186,29 @@ def test_broken_lines_mean_the_same_and_fit() -> None:
         assert ast.dump(ast.parse(text)) == ast.dump(ast.parse("\n".join(lines).strip()))
         assert max(map(len, lines)) <= COLUMNS or "(" not in text
     assert broken > 50
+
+
+FOUR = [f"gradient_of_the_{which}_queries" for which in ("first", "second", "third", "fourth")]
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (f"return {', '.join(FOUR)}", ["return (", FOUR[0] + ","]),
+        (f"{', '.join(FOUR)} = found", ["(", FOUR[0] + ","]),
+        (
+            f"wanted = [name for name, each in zip(({', '.join(FOUR)}), given) if each]",
+            ["wanted = [", "name", "for name, each in zip("],
+        ),
+        (
+            f"x = a * exp({FOUR[0]}) + b * exp({FOUR[1]}) if {FOUR[2]} > -inf else c",
+            ["x = (", f"a * exp({FOUR[0]}) + b * exp({FOUR[1]})", f"if {FOUR[2]} > -inf", "else c"],
+        ),
+    ],
+)
+def test_where_a_long_statement_is_broken(text: str, begins: list[str]) -> None:
+    lines = statement(text, 0)
+    assert [line.strip() for line in lines[: len(begins)]] == begins
+    assert max(map(len, lines)) <= COLUMNS
+    module = "def f():\n" + "\n".join("    " + line for line in lines)
+    assert ast.dump(ast.parse(module)) == ast.dump(ast.parse(f"def f():\n    {text}"))
