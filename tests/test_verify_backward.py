@@ -812,6 +812,18 @@ def test_what_is_nan_has_no_differences() -> None:
     assert report.passed
 
 
+def test_what_is_lost_beside_1_has_no_differences() -> None:
+    text = """
+def f(x: Float[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = log(1 + exp(-x[i] * x[i] - 60.0))
+    return y
+"""
+    report = verify_pass(program_of(text), "backward", [{"N": 5}], ("float32",))
+    assert report.passed
+
+
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("lanes", [64, 1 << 17])
 def test_sums_of_the_same_terms_are_equal_when_differentiated(

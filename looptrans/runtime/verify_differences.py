@@ -45,7 +45,8 @@ class Differences:
 
     Attributes:
         agreed: Directions in which they agree with a gradient.
-        unsure: Directions in which they say nothing: two step lengths differ, as near a kink.
+        unsure: Directions in which they say nothing: two step lengths differ, as near a kink, or
+            what is added to a number near 1 is lost beside it, as in log(1 + exp(-60)).
         problems: Where they do not agree, a sentence each.
     """
 
@@ -101,6 +102,8 @@ def differences(
     """
     random = np.random.default_rng([seed, 7])
     found = Differences()
+    sizes = [float(np.linalg.norm(gradient)) for gradient in incoming.values()]
+    lost = ROUNDING * math.hypot(*sizes) / STEP
     for argument, (name, gradient, allowed) in gradients.items():
         if not gradient.size or not np.isfinite(gradient).all():
             continue
@@ -122,6 +125,8 @@ def differences(
                 found = found.joined(Differences(unsure=1))
             elif abs(expected - slope) <= allowed + apart + SURE * scale:
                 found = found.joined(Differences(agreed=1))
+            elif abs(expected - slope) <= lost:
+                found = found.joined(Differences(unsure=1))
             else:
                 text = (
                     f"{name} does not agree with central differences of the listing: along a "
