@@ -79,7 +79,7 @@ def with_one_cut(program: Program, each: Branching) -> tuple[Branching, ...]:
     return tuple(found)
 
 
-def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
+def nests_of_their_own(program: Program, *, numbers: bool = False) -> tuple[Branching, ...]:
     """Return the free loops that hold several nests which could be kernels of their own.
 
     These are free loops that hold loops. A program for each iteration of the loop outside would go
@@ -87,6 +87,7 @@ def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
 
     Args:
         program: The program.
+        numbers: Whether what works out numbers before or behind such a nest is one, too.
     """
     found = []
     for path in loop_paths(program):
@@ -102,10 +103,15 @@ def nests_of_their_own(program: Program) -> tuple[Branching, ...]:
             and any(isinstance(each, Loop) for each in nodes(node.body))
             and freed(program, LoopPath(node, (*path.position, number))) is not None
         ]
-        if len(ends) < 2 or any(freed(program, o) is None for o in (*outside, path)):
+        if any(freed(program, o) is None for o in (*outside, path)):
             continue
         body = path.loop.body
-        pieces = [body[a:b] for a, b in pairwise([0, *ends[:-1], len(body)])]
+        cut = set(ends[:-1])
+        if numbers:
+            cut = {place for end in ends for place in (end - 1, end)} - {0, len(body)}
+        if not cut:
+            continue
+        pieces = [body[a:b] for a, b in pairwise([0, *sorted(cut), len(body)])]
         cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
         found.append(Branching(path, (*outside, path), cuts, handed(program, pieces)))
     return tuple(found)

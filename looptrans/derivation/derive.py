@@ -84,6 +84,7 @@ def derive(
     nests: Nests = "joined",
     own: bool = False,
     digits: bool = False,
+    numbers: bool = False,
 ) -> Derivation:
     """Derive a nest that can be run fast, every step proved.
 
@@ -101,6 +102,8 @@ def derive(
         own: Whether arrays that iterations use one after the other get a part for each, as they
             must where several loops of an iteration use them.
         digits: For `fold`, whether loops over numbers of two digits become two.
+        numbers: For `fold`, whether what works out numbers beside a nest becomes a nest of its own,
+            and hands them over in memory.
     """
     _load_analysis()
     plain = with_tests_put_in(_plain(program), keep=False)
@@ -140,7 +143,7 @@ def derive(
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
         elif nests not in ("as written", "sums in loops"):
-            by_themselves(work)
+            by_themselves(work, numbers=numbers)
         known = _scalars_with_flow(work)
         if (digits and _in_digits(work)) | _to_rows(work):
             known = flow(work.program)

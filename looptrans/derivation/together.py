@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 from looptrans.adjoint.simpler import ALIKE
@@ -167,10 +168,14 @@ def apart(work: Work, *, results: bool) -> None:
     _taken_apart(work, lambda program: branching(program, results=results))
 
 
-def by_themselves(work: Work) -> None:
+def by_themselves(work: Work, *, numbers: bool = False) -> None:
     """Make nests of their own of those that stand in one free loop, where that is legal.
 
     Loops over rows that hand numbers of a row to the next are one, and keep them in registers.
+
+    Args:
+        work: The work.
+        numbers: Whether what works out numbers beside a nest is one of its own, too.
     """
     tried: set[tuple[str, str]] = set()
     while True:
@@ -180,7 +185,7 @@ def by_themselves(work: Work) -> None:
             break
         tried.add(pairs[0])
         work.take("transformation", f"fuse({', '.join(pairs[0])})")
-    _taken_apart(work, nests_of_their_own)
+    _taken_apart(work, partial(nests_of_their_own, numbers=numbers))
 
 
 def _taken_apart(work: Work, find: Callable[[Program], tuple[Branching, ...]]) -> None:

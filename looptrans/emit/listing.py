@@ -86,6 +86,7 @@ def lowered(
             found = lower(derivation, rounded=rounded)
             found = _with_smaller_blocks(program, found, rounded) or found
             found = _with_rows_in_memory(program, found, rounded) or found
+            found = _with_numbers_in_memory(program, found, nests, own, rounded) or found
             return _with_products(program, found, nests, own, rounded) or found
         except NotLowered as error:
             if isinstance(error, OneRowEach):
@@ -195,6 +196,32 @@ def _with_rows_in_memory(
         ):
             return other
     return None
+
+
+def _with_numbers_in_memory(
+    program: Program, found: BlockProgram, nests: Nests, own: bool, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return kernels that hand numbers on through memory, where one goes over all rows for them.
+
+        top = max(x[h, j] for j …)            a kernel
+        O[h, i, d] = sum(exp(… - top) …)      another one, with programs for rows i
+
+    In one kernel a program does all rows of an h, as it has one top.
+    """
+
+    def without_rows(blocks: BlockProgram) -> int:
+        kernels = (each for each in blocks.kernels if has_products(each.body))
+        return sum(all(dim.role != "rows" for dim in each.grid) for each in kernels)
+
+    most = without_rows(found)
+    if not most:
+        return None
+    try:
+        derivation = derive(program, "fold", nests=nests, own=own, numbers=True)
+        other = lower(derivation, rounded=rounded)
+    except (NotDone, NotLowered):
+        return None
+    return other if without_rows(other) < most else None
 
 
 def _with_products(
