@@ -20,6 +20,7 @@ from looptrans.algebra.free import carrying_loops, freed
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import nodes
+from looptrans.transforms.guards_inward import Asked, with_guards_inward
 from looptrans.transforms.outward import Outward, and_then, brought_outward, with_block_rows_outward
 from looptrans.transforms.tree import (
     LoopPath,
@@ -98,13 +99,20 @@ def with_numbers_inward(program: Program) -> Inward | None:
     return with_values_inward(program, lambda p, path: freed(p, path) is None)
 
 
-def with_numbers_to_rows(program: Program) -> Inward | None:
+def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
     """Work numbers out in the loop that reads them, where it and the one around are free.
+
+    What a guard between two such loops asks is asked in the one inside.
 
     Args:
         program: The program.
     """
-    return with_values_inward(program, lambda p, path: freed(p, path) is not None, little=True)
+
+    def is_free(program: Program, path: LoopPath) -> bool:
+        return freed(program, path) is not None
+
+    found = with_values_inward(program, is_free, little=True)
+    return found or with_guards_inward(program, is_free)
 
 
 def _free(program: Program, path: LoopPath) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

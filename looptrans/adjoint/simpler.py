@@ -38,6 +38,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.guarded_ends import Ended, with_guarded_ends
+from looptrans.transforms.guards_inward import Asked
 from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
 from looptrans.transforms.outward import Outward
 from looptrans.transforms.shift import Shifted, with_rows_in_place
@@ -62,6 +63,7 @@ class _Sized:
 _Seen: TypeAlias = (
     _Sized
     | Alike
+    | Asked
     | Unasked
     | Attaining
     | Begun

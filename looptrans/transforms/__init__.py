@@ -9,7 +9,8 @@ parallel loops            parallelize, split, partials, ordered_atomics, phased_
 judged                    check, contributions, refuting, trial, other_writes
 what all of them need     tree, nest, band, scan, substitute, finish, naming, accesses, privacy,
                           guards, extents, any_products
-loops a derivation moves  outward, values_inward, whole_loops, shift, segments, bounded
+loops a derivation moves  outward, values_inward, guards_inward, whole_loops, shift, segments,
+                          bounded
 loops over blocks         block_passes, block_places, block_starts, one_element, without_places
 guards                    ends_asked, guarded_ends, idle_guards
 one form for one idea     powers
