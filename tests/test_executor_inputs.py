@@ -243,3 +243,14 @@ def test_made_up_sizes_leave_no_range_of_values_empty() -> None:
     )
     made = prepare(program_of(text))
     assert made.integers["T"] // made.integers["Z"] > 0
+
+
+def test_sizes_that_do_not_fit_each_other_are_found_before_integers_are_drawn() -> None:
+    """No integers make up for them, and the message is about the sizes."""
+    program = program_of(
+        'def f(K: Float[Array, "C G"], page: Int[Array, "B", "0:C"], H: int, R: int):\n'
+        "    assert H == G * R\n"
+        "    for b in range(B):\n        for h in range(H):\n            K[page[b], h // R] = 1.0\n"
+    )
+    with pytest.raises(ContractViolated, match=r"contract H == G \* R"):
+        prepare(program, {"C": 2, "B": 3, "H": 4, "G": 2, "R": 1})

@@ -98,6 +98,15 @@ def with_numbers_inward(program: Program) -> Inward | None:
     return with_values_inward(program, lambda p, path: freed(p, path) is None)
 
 
+def with_numbers_to_rows(program: Program) -> Inward | None:
+    """Work numbers out in the loop that reads them, where it and the one around are free.
+
+    Args:
+        program: The program.
+    """
+    return with_values_inward(program, lambda p, path: freed(p, path) is not None, little=True)
+
+
 def _free(program: Program, path: LoopPath) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     found = freed(program, path)
     return None if found is None else (found.private, found.contracts)

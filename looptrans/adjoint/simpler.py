@@ -22,7 +22,12 @@ from looptrans.adjoint.few_iterations import FewIterations, with_few_iterations
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.guarded_cells import GuardedCells, with_guarded_cells
 from looptrans.adjoint.lets import program_of_indices, with_sizes_put_in
-from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_rows_outward
+from looptrans.adjoint.order import (
+    with_loops_outward,
+    with_numbers_inward,
+    with_numbers_to_rows,
+    with_rows_outward,
+)
 from looptrans.adjoint.own_names import OwnNames, with_own_names
 from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.adjoint.row_parts import RowParts, with_parts_of_rows
@@ -98,6 +103,8 @@ ORDER: Final = (
 ALIKE: Final = "sums alike"
 # Loops over rows that are free but for what all of them add to.
 ROWS: Final = "parts of rows"
+# Loops over rows that stand directly in each other.
+TO_ROWS: Final = "numbers to rows"
 # Loops over the same rows that use one name, of which each keeps states of its own.
 NAMES: Final = "own names throughout"
 # Sizes where integer scalars stand for them.
@@ -129,7 +136,7 @@ def simpler(program: Program, kinds: tuple[str, ...]) -> Simpler | None:
 
     Args:
         program: The program.
-        kinds: The ways to try, in this order, out of `ORDER`, `PLACES`, `ALIKE` and `ROWS`.
+        kinds: The ways to try, in this order, out of `ORDER`, `PLACES` and the constants here.
     """
     for kind in kinds:
         found = _WAYS[kind](program)
@@ -164,6 +171,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
     ALIKE: with_sums_alike,
+    TO_ROWS: lambda p: with_numbers_to_rows(program_of_indices(p)),
     ROWS: lambda p: with_parts_of_rows(program_of_indices(p)),
     "made once": with_arrays_made_once,
     "rows in place": lambda p: with_rows_in_place(program_of_indices(p)),

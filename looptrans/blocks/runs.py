@@ -33,9 +33,11 @@ from looptrans.blocks.expr import (
     Name,
     Number,
     Position,
+    Reduce,
     Scalar,
     Where,
     dims_of,
+    walk,
 )
 from looptrans.blocks.order import greatest, least
 from looptrans.blocks.ranges import Bounds, Ranges, joined
@@ -110,6 +112,7 @@ def _of_one(b: Builder, dim: Dim, bounds: Bounds) -> tuple[Part, ...]:
         found.append(Part("boundary", start, until, hull, masks, "some rows have not begun"))
     else:
         first = start
+    last = _of_rows(last, hull)
     length = Call("max", (Binary("-", last, first) if first != Number(0) else last, Number(0)))
     whole = Binary("*", Binary("//", length, block), block)
     behind = whole if first == Number(0) else Binary("+", first, whole)
@@ -117,6 +120,12 @@ def _of_one(b: Builder, dim: Dim, bounds: Bounds) -> tuple[Part, ...]:
     found.append(Part("full", first, full, None, (), "full blocks"))
     found.append(Part("boundary", full, hull, hull, masks, "some rows have ended"))
     return tuple(found)
+
+
+def _of_rows(last: Expr, hull: Expr) -> Expr:
+    """Return up to where every row goes, which is nowhere where there is no row at all."""
+    looked_at = any(isinstance(part, Reduce) for part in walk(last))
+    return Call("min", (last, hull)) if looked_at else last
 
 
 def _is_size(expr: Expr) -> bool:
@@ -215,7 +224,8 @@ class _Several:
         made: list[tuple[Expr, Expr, Expr, Expr]] = []
         for first, begun, last, ended in every:
             some = least(b, first, top)
-            until, none = greatest(b, last, some), greatest(b, ended, some)
+            until = greatest(b, _of_rows(last, ended), some)
+            none = greatest(b, ended, some)
             made.append((some, least(b, begun, until), until, none))
         return _Ends(*(self._sorted(list(column)) for column in zip(*made, strict=True)))
 

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, get_args
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.lets import program_of_indices, program_without_lets, with_sizes_put_in
 from looptrans.adjoint.named_tests import with_tests_put_in
-from looptrans.adjoint.simpler import ROWS
+from looptrans.adjoint.simpler import ROWS, TO_ROWS
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once
@@ -142,7 +142,7 @@ def derive(
         elif nests not in ("as written", "sums in loops"):
             by_themselves(work)
         known = _scalars_with_flow(work)
-        if digits and _in_digits(work):
+        if (digits and _in_digits(work)) | _to_rows(work):
             known = flow(work.program)
         _parallel_by_flow(work, known)
         if _scattered(work) | outward(work) | with_whole_rows(work):
@@ -155,6 +155,7 @@ def derive(
     elif goal == "split":
         decision = work.verdict or "unknown"
     if goal == "forward" or decision == "legal":
+        _to_rows(work)
         try:
             known = flow(work.program)
         except NotDone:
@@ -201,6 +202,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
     _in_digits(work, besides=rows.cells)
+    _to_rows(work)
     loop = _fold(work)
     if loop is None:
         raise NotDone(work.notes[-1].rstrip("."), work.verdict or "unknown")
@@ -234,6 +236,14 @@ def _by_rows(work: Work) -> None:
     """Let rows that add to one number keep what they add, so that they need not wait."""
     for loop in nests_with_totals(work.program):
         work.take("by rows", loop_name(loop))
+
+
+def _to_rows(work: Work) -> bool:
+    """Work numbers of free loops out in the rows inside; tell if there are such numbers."""
+    found = False
+    while work.take(TO_ROWS) is None:
+        found = True
+    return found
 
 
 def _in_digits(work: Work, besides: Container[str] = ()) -> bool:

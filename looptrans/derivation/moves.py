@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from looptrans.adjoint.simpler import ALIKE, ORDER, PLACES, ROWS
+from looptrans.adjoint.simpler import ALIKE, ORDER, PLACES, ROWS, TO_ROWS
 from looptrans.adjoint.spelled import LOOPS
 from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
@@ -37,7 +37,7 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
-    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES, ALIKE, ROWS)},
+    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES, ALIKE, ROWS, TO_ROWS)},
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
     "state": (in_state, (str,)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,22 @@ def check_contracts(
             raise IndexDividedByZero(
                 f"the contract {text.removeprefix('assert ')} divides by zero", contract.span
             ) from None
+
+
+def check_sizes(program: Program, sizes: Mapping[str, int]) -> None:
+    """Compare with the sizes those contracts that are about nothing else: `H == G * R`.
+
+    Raises:
+        ContractViolated: One does not hold; the message shows for which values.
+        IndexDividedByZero: One divides by zero.
+    """
+    alone = tuple(
+        contract
+        for contract in program.contracts
+        if not contract.generators
+        and not any(True for side in _sides(contract.condition) for _ in opaque_terms(side))
+    )
+    check_contracts(replace(program, contracts=alone), sizes, {})
 
 
 def _shown(condition: Condition, variables: Mapping[str, int], evaluator: Evaluator) -> str:

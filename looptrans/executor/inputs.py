@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from looptrans.executor.contracts import check_contracts
+from looptrans.executor.contracts import check_contracts, check_sizes
 from looptrans.executor.errors import InputMismatch
 from looptrans.executor.random_inputs import make_arrays
 from looptrans.executor.sizes import Extent, Sizes
@@ -79,6 +79,8 @@ def prepare(
     known.complete(extents)
     integers = {p.name: known.values[p.name] for p in program.parameters if p.is_integer}
     declared = {a.name: declared_shape(program, a) for a in program.arrays}
+    # No integer arrays make up for sizes that do not fit each other.
+    check_sizes(program, integers)
     complete = make_arrays(program, integers, arrays, declared, seed)
     _check_ranges(program, integers, arrays)
     index_arrays = {

@@ -5,15 +5,17 @@
         for r in range(P):             ->             f = w[t] * scale
             m = max(m, f * x[t, r])                   m = max(m, f * x[t, r])
 
-The two loops then hold nothing but one state, which goes through the iterations of both.
+The two loops then hold nothing but one state, which goes through the iterations of both; or, where
+both are free, they stand one directly inside the other, and either may be run in blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import Reduce, Value, value_children
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.accesses import listed, sites_of
@@ -46,13 +48,14 @@ class Inward:
 
 
 def with_values_inward(
-    program: Program, carries: Callable[[Program, LoopPath], bool]
+    program: Program, suits: Callable[[Program, LoopPath], bool], *, little: bool = False
 ) -> Inward | None:
-    """Work numbers out in the loop that reads them, where both loops carry something.
+    """Work numbers out in the loop that reads them, where that suits both loops.
 
     Args:
         program: The program.
-        carries: Tells of a loop whether it may carry something.
+        suits: Tells of a loop whether it does.
+        little: Whether a number must be less work than what each iteration of the loop inside does.
 
     Returns:
         The program afterwards; None where there is nothing to move.
@@ -67,12 +70,35 @@ def with_values_inward(
         for node in values:
             if _is_value(program, node, path, inner, known):
                 known |= {target.array for target in node.targets}
-        if len(known) < len(before) or not (carries(program, path) and carries(program, inner)):
+        if len(known) < len(before) or not (suits(program, path) and suits(program, inner)):
+            continue
+        if little and _depth(before) >= _depth(last.body):
             continue
         body = (replace(last, body=(*values, *last.body)),)
         after = replace_at(program, path.position, (replace(path.loop, body=body),))
         return Inward(after, tuple(value.targets[0].array for value in values))
     return None
+
+
+def _depth(body: Iterable[Node]) -> int:
+    """Return how many loops and sums stand in each other at most."""
+    found = 0
+    for node in body:
+        match node:
+            case Loop():
+                found = max(found, 1 + _depth(node.body))
+            case If():
+                found = max(found, _depth((*node.body, *node.orelse)))
+            case Assign():
+                found = max(found, *map(_depth_of_sums, node.values))
+            case _:
+                pass
+    return found
+
+
+def _depth_of_sums(value: Value) -> int:
+    own = len(value.generators) if isinstance(value, Reduce) else 0
+    return own + max(map(_depth_of_sums, value_children(value)), default=0)
 
 
 def _is_value(
