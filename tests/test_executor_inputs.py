@@ -127,8 +127,11 @@ def test_sizes_that_have_nothing_to_do_with_each_other_are_found_apart(
     made = prepare(program, {"H": 15, "R": 3}).integers
     assert (made["G"], made["R"]) == (5, 3)
     assert len({made[name] for name in free}) == len(free)
-    with pytest.raises(NoInputsFound, match=r"no small values of G, R satisfy assert H == G \* R"):
+    with pytest.raises(
+        NoInputsFound, match=r"no small values of G, R satisfy assert H == G \* R"
+    ) as caught:
         prepare(program, {"H": 1009})
+    assert caught.value.remedy.endswith("or other values of H")
 
 
 def test_a_parameter_takes_its_default() -> None:

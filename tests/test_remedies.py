@@ -21,6 +21,7 @@ REMEDIES = {
     "for i in range(N): x[i] = self.act(x[i])": "define it as a pure helper",
     "for i in range(N): x[i] = 1.0 if x is not None else 0.0": "leave the case out",
     "for i in range(N): x[i] = 1.0 if i in (1, 2) else 0.0": "compare with ==, joined by or",
+    "for i in range(N): x[i] = 1.0 if i in range(2, 5) else 0.0": "compare with its ends",
     "for i in range(N): x[i] = floor(x[i])": "write x // 1.0",
     "for i in range(N): x[i] = math.ceil(x[i])": "write -(-x // 1.0)",
     "for i in range(N): x[i] = round(x[i])": "write (x + 0.5) // 1.0",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
+from looptrans.derivation.derive import derive
 from looptrans.derivation.selects import with_selects
+from looptrans.derivation.step import Goal
 from looptrans.executor import execute
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import If
@@ -52,3 +56,28 @@ def test_updates_by_a_chosen_term_are_one(body: str, update: str) -> None:
     sizes = {"M": 3, "N": 5, "d": 0.4}
     want = execute(listing, sizes=sizes, inputs=inputs)["L"]
     np.testing.assert_array_equal(execute(found, sizes=sizes, inputs=inputs)["L"], want)
+
+
+def test_masks_by_where_are_no_obstacle_to_one_pass() -> None:
+    """Each goal reads `where(c, x, -inf)` as a choice, as it does `x if c else -inf`."""
+    score = "where(doc[i] == doc[j], sum(Q[i, e] * K[j, e] for e in range(0, E)), -inf)"
+    listing = program(f"""
+def documents(
+    Q: Float[Array, "M E"], K: Float[Array, "M E"], V: Float[Array, "M E"], doc: Int[Array, "M"]
+):
+    O = zeros((M, E))
+    for i in range(0, M):
+        m = -inf; l = 0.0
+        for j in range(0, M):
+            m = max(m, {score})
+        for j in range(0, M):
+            l += exp({score} - m)
+        for j in range(0, M):
+            s = {score}
+            for e in range(0, E):
+                O[i, e] += exp(s - m) / l * V[j, e]
+    return O
+""")
+    for goal in get_args(Goal):
+        names = [step.name for step in derive(listing, goal).steps]
+        assert any(name.startswith("one pass instead of 3") for name in names), goal

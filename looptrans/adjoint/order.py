@@ -20,6 +20,7 @@ from looptrans.algebra.free import carrying_loops, freed
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import nodes
+from looptrans.transforms.guarded_starts import Begun, with_guarded_starts
 from looptrans.transforms.guards_inward import Asked, with_guards_inward
 from looptrans.transforms.outward import Outward, and_then, brought_outward, with_block_rows_outward
 from looptrans.transforms.tree import (
@@ -113,6 +114,15 @@ def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
 
     found = with_values_inward(program, is_free, little=True)
     return found or with_guards_inward(program, is_free)
+
+
+def with_rows_from_0(program: Program) -> Begun | None:
+    """Let loops over rows that begin where an array says begin at 0, with a guard.
+
+    Args:
+        program: The program.
+    """
+    return with_guarded_starts(program, lambda p, path: freed(p, path) is not None)
 
 
 def _free(program: Program, path: LoopPath) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

@@ -26,6 +26,7 @@ from looptrans.adjoint.order import (
     with_loops_outward,
     with_numbers_inward,
     with_numbers_to_rows,
+    with_rows_from_0,
     with_rows_outward,
 )
 from looptrans.adjoint.own_names import OwnNames, with_own_names
@@ -36,6 +37,7 @@ from looptrans.adjoint.within import Within, with_loops_within
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms import guarded_starts
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.guarded_ends import Ended, with_guarded_ends
 from looptrans.transforms.guards_inward import Asked
@@ -71,6 +73,7 @@ _Seen: TypeAlias = (
     | Ended
     | FewIterations
     | GuardedCells
+    | guarded_starts.Begun
     | Inward
     | MadeOnce
     | OwnNames
@@ -113,7 +116,14 @@ NAMES: Final = "own names throughout"
 SIZES: Final = "sizes"
 # Rows where they are, arrays that are set once, extrema written as such, and nests with nothing
 # between their loops.
-PLACES: Final = ("made once", "rows in place", "extrema", "picked", "numbers inward")
+PLACES: Final = (
+    "made once",
+    "rows in place",
+    "extrema",
+    "picked",
+    "numbers inward",
+    "guarded starts",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +183,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
     ALIKE: with_sums_alike,
+    "guarded starts": lambda p: with_rows_from_0(program_of_indices(p)),
     TO_ROWS: lambda p: with_numbers_to_rows(program_of_indices(p)),
     ROWS: lambda p: with_parts_of_rows(program_of_indices(p)),
     "made once": with_arrays_made_once,

@@ -8,10 +8,11 @@ whole, and so does what it starts from, where that is such a term too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from looptrans.algebra.atoms import Undefined, denominator
+from looptrans.algebra.atoms import Expr, Undefined, denominator
 from looptrans.algebra.infinities import extremes, infinite_arrays, may_be
 from looptrans.algebra.laws import Equation, Law, completed
 from looptrans.algebra.normal import Assumptions, equality
@@ -126,6 +127,10 @@ class Separable:
         self.laws.append(moving)
         if moving.answer != "proved":
             return Fusion("unknown", reason="a term could not be moved")
+        if not _stay_small(state.update, others, (term, factor), terms):
+            cell = access_text(state.access)
+            why = "would be moved by exponentials that may be too large for a number"
+            return Fusion("unknown", reason=f"{cell} {why}")
         initial = self._moved_start(state, factor, others, monoid, domain) if results else None
         if isinstance(initial, Fusion):
             return initial
@@ -254,6 +259,38 @@ class Separable:
             if earlier.states[int(name[1:]) - 1].name in positive:
                 names |= {name, "z" + name[1:]}
         return replace(found, positive=found.positive | names)
+
+
+def _stay_small(
+    update: Value, others: Mapping[str, Value], made: tuple[Value, ...], terms: Terms
+) -> bool:
+    """Tell whether exponentials are of what the listing takes them of, or quotients of such.
+
+    In `exp(x - m) / (l + exp(s - m))` none is large where m is the largest x; what it is in lowest
+    terms, `exp(x) / (exp(s) + l * exp(m))`, may be infinite above and below the line.
+
+    Args:
+        update: The update as the listing has it.
+        others: New names for the earlier results.
+        made: What is made of its term.
+        terms: The terms of normal forms.
+    """
+    own = _exponents(update, terms) | _exponents(put(update, others), terms)
+    if not own:
+        return True
+    own |= {terms.reduced(one + other) for one in own for other in own}
+    known = own | {terms.reduced(one - other) for one in own for other in own}
+    return all(_exponents(value, terms) <= known for value in made)
+
+
+def _exponents(value: Value, terms: Terms) -> set[Expr]:
+    """Return the normal forms of what exponentials are taken of."""
+    found = set()
+    for part in walk_value(value):
+        if isinstance(part, Call) and part.function in ("exp", "exp2"):
+            times = terms.logarithm_of(2) if part.function == "exp2" else 1
+            found.add(terms.reduced(times * terms.normal(part.arguments[0])))
+    return found
 
 
 def _named_reads(value: Value) -> Value:

@@ -31,7 +31,7 @@ from looptrans.derivation.moves import made
 from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.scattered import scattered_sums, scattering
-from looptrans.derivation.selects import with_selects
+from looptrans.derivation.selects import with_selects, with_wheres_as_choices
 from looptrans.derivation.step import (
     Derivation,
     Goal,
@@ -109,9 +109,9 @@ def derive(
     plain = with_tests_put_in(_plain(program), keep=False)
     if not plain.body:
         return Derivation(reread(program), goal, (), "unknown", ("There is no statement in it.",))
-    work = Work(
-        reread(with_guards(with_selects(program_without_lets(plain))) if goal == "fold" else plain)
-    )
+    if goal == "fold":
+        plain = with_guards(with_selects(program_without_lets(plain)))
+    work = Work(reread(with_wheres_as_choices(plain)))
     own_versions(work)
     in_order(work)
     if goal == "fold":

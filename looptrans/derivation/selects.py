@@ -27,7 +27,7 @@ from looptrans.ir.condition import (
 )
 from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition
+from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
 from looptrans.ir.value import (
     Binary,
     Call,
@@ -73,6 +73,24 @@ def _node(node: Node) -> Node:
             return replace(node, body=tuple(_node(n) for n in node.body))
         case _:
             return node
+
+
+def with_wheres_as_choices(program: Program) -> Program:
+    """Return a program that means the same, with `x if c else y` for each `where(c, x, y)`."""
+
+    def chosen(value: Value) -> Value | None:
+        match value:
+            case Call("where") if rank_of(value) == 0:
+                return _select(value)
+            case _:
+                return None
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Assign):
+            node = replace(node, values=tuple(replaced(value, chosen) for value in node.values))
+        return (node,)
+
+    return replace(program, body=rewritten(program.body, change))
 
 
 def _update(condition: Condition, one: Node, other: Node) -> Assign | None:

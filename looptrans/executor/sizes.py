@@ -141,10 +141,13 @@ class Sizes:
             if any(self._search(names, defaults, own, about, count(), w) for w in (True, False)):
                 continue
             text = "; ".join(contract_text(contract) for contract in own)
+            given = [n for n in self.values if any(_mentions(c, [n]) for c in own)]
+            wanted = ",".join(f"{name}=…" for name in names)
             raise NoInputsFound(
                 f"no small values of {', '.join(names)} satisfy {text or 'the shapes'}",
                 own[0].span if own else None,
-                remedy=f"give them: --sizes {','.join(f'{n}=…' for n in names)}",
+                remedy=f"give them: --sizes {wanted}"
+                + (f", or other values of {', '.join(given)}" if given else ""),
             )
 
     def _together(

@@ -14,7 +14,7 @@ from looptrans.frontend.mistakes import (
     UnsupportedExpression,
     WrongRank,
 )
-from looptrans.frontend.syntax import short, span_of
+from looptrans.frontend.syntax import called, short, span_of
 from looptrans.ir.condition import (
     ALWAYS,
     Comparison,
@@ -88,7 +88,9 @@ class Conditions(Indices, ABC):
                 f"{short(whole)} uses a comparison outside the language",
                 span_of(whole),
                 why="numbers are compared, nothing else",
-                remedy="compare with ==, joined by or"
+                remedy="compare with its ends, as in start <= i and i < stop"
+                if isinstance(operator, ast.In | ast.NotIn) and _is_range(right)
+                else "compare with ==, joined by or"
                 if isinstance(operator, ast.In | ast.NotIn)
                 else "leave the case out: a listing has all its arguments"
                 if any(isinstance(n, ast.Constant) and n.value is None for n in (left, right))
@@ -162,3 +164,7 @@ class Conditions(Indices, ABC):
                 if rank
                 else "subscript the array fully, or write a loop over the elements",
             )
+
+
+def _is_range(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and called(node.func) == "range"
