@@ -21,6 +21,7 @@ from looptrans.adjoint.divided import Divided, with_weights_divided
 from looptrans.adjoint.few_iterations import FewIterations, with_few_iterations
 from looptrans.adjoint.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.guarded_cells import GuardedCells, with_guarded_cells
+from looptrans.adjoint.last_terms import Ahead, with_last_terms_ahead
 from looptrans.adjoint.lets import program_of_indices, with_sizes_put_in
 from looptrans.adjoint.order import (
     with_loops_outward,
@@ -64,6 +65,7 @@ class _Sized:
 
 _Seen: TypeAlias = (
     _Sized
+    | Ahead
     | Alike
     | Asked
     | Unasked
@@ -96,6 +98,7 @@ ORDER: Final = (
     "weights divided",
     "weights apart",
     "first terms",
+    "last terms",
     "guarded ends",
     "tiles made once",
     "rows outward",
@@ -174,6 +177,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     NAMES: lambda p: with_own_names(p, throughout=True),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
     "weights apart": lambda p: with_weights_apart(program_of_indices(p)),
+    "last terms": lambda p: with_last_terms_ahead(program_of_indices(p)),
     "first terms": lambda p: with_first_terms_inside(program_of_indices(p)),
     "guarded ends": lambda p: with_guarded_ends(program_of_indices(p)),
     "tiles made once": lambda p: with_arrays_made_once(program_of_indices(p), tiles=True),
