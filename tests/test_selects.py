@@ -10,7 +10,7 @@ import pytest
 from looptrans.derivation.derive import derive
 from looptrans.derivation.selects import with_selects
 from looptrans.derivation.step import Goal
-from looptrans.executor import execute
+from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import If
 from looptrans.ir.walk import nodes
@@ -81,3 +81,44 @@ def documents(
     for goal in get_args(Goal):
         names = [step.name for step in derive(listing, goal).steps]
         assert any(name.startswith("one pass instead of 3") for name in names), goal
+
+
+MASKED = """
+def masked(S: Float[Array, "M N"], V: Float[Array, "N D"], ok: Bool[Array, "M N"],
+           seg: Int[Array, "N"], keep: Int[Array, "M N"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            m = max(m, S[i, j] if TEST else -inf)
+        for j in range(N):
+            l += exp(S[i, j] - m) if OTHER else 0.0
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += (exp(S[i, j] - m) / l if TEST else 0.0) * V[j, d]
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "other", "passes"),
+    [
+        ("ok[i, j]", "ok[i, j]", 1),
+        ("keep[i, j] != 0", "keep[i, j] != 0", 1),
+        ("seg[i] == seg[j]", "seg[i] == seg[j]", 1),
+        # Not the same keys: a row may have terms where it has no maximum.
+        ("ok[i, j]", "keep[i, j] != 0", 3),
+    ],
+)
+def test_a_mask_of_data_at_a_maximum_and_at_its_sums_is_one_guard(
+    test: str, other: str, passes: int
+) -> None:
+    listing = program(MASKED.replace("TEST", test).replace("OTHER", other))
+    found = derive(listing, "fold")
+    assert text_of(found.last).count("for j in range(") == passes
+    for sizes in ({"M": 3, "N": 5, "D": 2}, {"M": 2, "N": 2, "D": 1}):
+        inputs = prepare(listing, sizes, None, 1).arrays
+        want = execute(listing, sizes=sizes, inputs=inputs)["O"]
+        have = execute(found.last, sizes=sizes, inputs=inputs)["O"]
+        np.testing.assert_allclose(have, want, rtol=1e-12)

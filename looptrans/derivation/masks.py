@@ -6,16 +6,18 @@
                                                  ->             O[d] = O[d] + w * V[j, d]
 
 A term that is the identity of its fold changes nothing: max(m, -inf) is m, and what is added is 0,
-or 0 times or divided by a number. Only comparisons of indices are moved, which no statement
-changes, so that what stands side by side under the same one can share a guard.
+or 0 times or divided by a number. Comparisons of indices are moved, which no statement changes, so
+that what stands side by side under the same one can share a guard; and tests of what comes from
+outside that mask both a maximum and a sum, as then each of the sum's terms has its maximum.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.choices import with_choices
+from looptrans.adjoint.definitions import condition_variables
 from looptrans.algebra.values import is_number
 from looptrans.ir.condition import (
     ALWAYS,
@@ -24,68 +26,97 @@ from looptrans.ir.condition import (
     is_of_indices,
     opposite,
 )
-from looptrans.ir.index import variables
+from looptrans.ir.index import opaque_terms
 from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Binary, Call, Read, Select, Unary, Value
+from looptrans.ir.value import Binary, Call, Holds, Read, Select, Unary, Value
+from looptrans.ir.walk import nodes, written
 
 
 def with_guards(program: Program) -> Program:
     """Return a program that means the same, with guards for masks of terms where it can be."""
-    return replace(program, body=_block(with_choices(program).body))
+    plain = with_choices(program)
+    return replace(plain, body=_Masks(_shared(plain)).block(plain.body))
 
 
-def _block(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    found: list[Node] = []
-    for node in map(_node, nodes):
-        last = found[-1] if found else None
-        if (
-            isinstance(last, If)
-            and isinstance(node, If)
-            and last.condition == node.condition
-            and not (last.orelse or node.orelse)
-            and is_of_indices(node.condition)
-        ):
-            found[-1] = replace(last, body=_block((*last.body, *node.body)))
-        else:
-            found.append(node)
-    return tuple(found)
+def _shared(program: Program) -> frozenset[Condition]:
+    """Return the tests of what no statement writes that mask both an extremum and a sum."""
+    found: dict[bool, set[Condition]] = {True: set(), False: set()}
+    for node in nodes(program.body):
+        masked = _masked_fold(node) if isinstance(node, Assign) else None
+        if masked is not None and not _looked_at(masked[1]) & written(program):
+            found[masked[0] == "sum"].add(masked[1])
+    return frozenset(found[True] & found[False])
 
 
-def _node(node: Node) -> Node:
-    match node:
-        case Assign():
-            return _guarded(node)
-        case If(_, body, orelse):
-            return replace(node, body=_block(body), orelse=_block(orelse))
-        case Loop(body=body):
-            loop = replace(node, body=_block(body))
-            match loop.body:
-                case (If(condition, inner, ()),) if is_of_indices(condition):
-                    if not any(loop.variable in variables(i) for i in compared(condition)):
-                        return If(condition, (replace(loop, body=inner),))
-            return loop
-        case _:
+def _looked_at(condition: Condition) -> set[str]:
+    """Return the arrays that a condition reads."""
+    opaque = {term.array for index in compared(condition) for term in opaque_terms(index)}
+    return opaque | arrays_in(Holds(condition))
+
+
+@dataclass(frozen=True, slots=True)
+class _Masks:
+    """Makes guards of masks.
+
+    Attributes:
+        shared: The tests of what comes from outside that are moved as well.
+    """
+
+    shared: frozenset[Condition]
+
+    def block(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for node in map(self._node, body):
+            last = found[-1] if found else None
+            if (
+                isinstance(last, If)
+                and isinstance(node, If)
+                and last.condition == node.condition
+                and not (last.orelse or node.orelse)
+                and self._may_move(node.condition)
+            ):
+                found[-1] = replace(last, body=self.block((*last.body, *node.body)))
+            else:
+                found.append(node)
+        return tuple(found)
+
+    def _may_move(self, condition: Condition) -> bool:
+        return is_of_indices(condition) or condition in self.shared
+
+    def _node(self, node: Node) -> Node:
+        match node:
+            case Assign():
+                return self._guarded(node)
+            case If(_, body, orelse):
+                return replace(node, body=self.block(body), orelse=self.block(orelse))
+            case Loop(body=body):
+                loop = replace(node, body=self.block(body))
+                match loop.body:
+                    case (If(condition, inner, ()),) if self._may_move(condition):
+                        if loop.variable not in condition_variables(condition):
+                            return If(condition, (replace(loop, body=inner),))
+                return loop
+            case _:
+                return node
+
+    def _guarded(self, node: Assign) -> Node:
+        masked = _masked_fold(node)
+        if masked is None or not self._may_move(masked[1]):
             return node
+        operator, condition, term = masked
+        own = Read(node.targets[0])
+        joined = Binary("+", own, term) if operator == "sum" else Call(operator, (own, term))
+        return If(condition, (replace(node, values=(joined,)),))
 
 
-def _guarded(node: Assign) -> Node:
+def _masked_fold(node: Assign) -> tuple[Folding, Condition, Value] | None:
+    """Return how a statement folds, the mask of its term, and the term behind it."""
     if len(node.targets) != 1 or len(node.values) != 1:
-        return node
-    (target,), (value,) = node.targets, node.values
-    found = accumulation(target, value)
-    if found is None:
-        return node
-    operator, term, condition = found
-    masked = _masked(term, operator)
-    if condition != ALWAYS or masked is None or not is_of_indices(masked[0]):
-        return node
-    joined: Value
-    if operator == "sum":
-        joined = Binary("+", Read(target), masked[1])
-    else:
-        joined = Call(operator, (Read(target), masked[1]))
-    return If(masked[0], (replace(node, values=(joined,)),))
+        return None
+    found = accumulation(node.targets[0], node.values[0])
+    masked = None if found is None or found[2] != ALWAYS else _masked(found[1], found[0])
+    return None if found is None or masked is None else (found[0], *masked)
 
 
 def _masked(term: Value, operator: Folding) -> tuple[Condition, Value] | None:
