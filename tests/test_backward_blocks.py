@@ -252,3 +252,32 @@ def test_a_factor_of_both_operands_is_rounded_with_the_same_one_everywhere() -> 
     ]
     assert len(meeting) >= 3
     assert all(names == {"do"} for names in meeting), meeting
+
+
+SQUARE = """
+def f(Q: Float[Array, "B H N E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"]):
+    O = zeros((B, H, N, D))
+    for b in range(B):
+        for h in range(H):
+            slope = exp2(-8.0 * (h + 1) / H)
+            for i in range(N):
+                m = -inf
+                l = 0.0
+                for j in range(N):
+                    s = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(E))
+                    m = max(m, s - slope * abs(i - j))
+                for j in range(N):
+                    s = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(E))
+                    l += exp(s - slope * abs(i - j) - m)
+                for j in range(N):
+                    s = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(E))
+                    for d in range(D):
+                        O[b, h, i, d] += exp(s - slope * abs(i - j) - m) / l * V[b, h, j, d]
+    return O
+"""
+
+
+def test_a_number_of_a_head_does_not_bring_rows_and_keys_into_one_kernel() -> None:
+    """There are as many of both; what they share is the slope, and that is next to nothing."""
+    kernels = emitted_with_backward(parse(Source("<listing>", SQUARE))).backward.kernels
+    assert [stored(k) for k in kernels if dots(k.body)] == [("dQ",), ("dK", "dV")]

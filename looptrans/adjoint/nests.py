@@ -89,9 +89,7 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
     moved = _with_names_of(first, second, second.loops)
     if moved is None or moved.conditions != first.conditions:
         return _joined_across(first, second)
-    known = {s.cell for s in first.scalars}
-    more = tuple(s for s in moved.scalars if s.cell not in known)
-    if len(more) == len(moved.scalars) and not _is_worth_it(first, moved):
+    if not _share_work(first, moved) and not _is_worth_it(first, moved):
         return _joined_across(first, second)
     return _both(first, moved)
 
@@ -101,12 +99,11 @@ def _joined_across(first: Nest, second: Nest) -> Nest | None:
 
     for h: for i: for j: P = …; d[h, i] += …    and    for i: for h: for j: P = …; e[i, h] += …
     """
-    known = {s.cell for s in first.scalars}
     for loops in permutations(second.loops):
         moved = _with_names_of(first, second, loops)
         if moved is None or moved.conditions != first.conditions:
             continue
-        if any(s.cell in known for s in moved.scalars) and _same_shape(first, moved):
+        if _share_work(first, moved) and _same_shape(first, moved):
             return _both(first, moved)
     return None
 
@@ -169,6 +166,25 @@ def _in_order(first: Nest, second: Nest) -> bool:
         if u.target.array == v.target.array
     )
     return bool(_arrays_written(first) & _arrays_read(second)) or not apart
+
+
+def _share_work(first: Nest, second: Nest) -> bool:
+    """Tell whether nests over the same loops work out the same values.
+
+    A number that no loop changes that they sum over, as the slope of a head, is worked out so
+    seldom that it does not count.
+    """
+    known = {s.cell for s in first.scalars}
+    summed = {g.variable for g in first.loops} - {
+        n for u in first.updates for index in u.target.indices for n in variables(index)
+    }
+    return any(
+        not summed
+        or summed & {n for index in s.cell.indices for n in variables(index)}
+        or any(isinstance(part, Reduce) for part in walk_value(s.value))
+        for s in second.scalars
+        if s.cell in known
+    )
 
 
 def _is_worth_it(first: Nest, second: Nest) -> bool:
