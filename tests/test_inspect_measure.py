@@ -214,6 +214,9 @@ BEHIND = (
         (("USGXT.U32 UR57, UR56, 0xe", "UIADD3 UR17, UP0, UR17, 0x2, URZ"), ("UR17", "UR56")),
         (("ULDC.64 UR4, c[0x0][0x208]", "UIADD3 UR6, UR4, UR5, URZ"), ()),
         (("ULDC UR4, c[0x0][0x208]", "UIADD3 UR6, UR4, UR5, URZ"), ("UR5",)),
+        # Half of a result is left what it was, and not looked at.
+        (("ULDC UR4, c[0x0][0x208]", "UPRMT UR6, UR4, 0x7632, UR6"), ()),
+        (("ULDC UR4, c[0x0][0x208]", "UPRMT UR6, UR4, 0x7632, UR7"), ("UR7",)),
         # Moved behind the end, and set there: it is done before all the same.
         (BEHIND, ()),
         # What may be set: in one of two branches, or in the iteration before.

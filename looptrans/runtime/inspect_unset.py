@@ -73,8 +73,13 @@ def _written(instruction: Instruction) -> int:
 
 
 def _read(instruction: Instruction) -> list[int]:
-    """Return the uniform registers that arithmetic works with; of a pair the first one."""
+    """Return the uniform registers that arithmetic works with; of a pair the first one.
+
+    What `UPRMT UR6, UR4, 0x7632, UR6` leaves of its own result is half of a register of which the
+    other half is looked at.
+    """
     if not _ARITHMETIC.match(instruction.opcode):
         return []
-    _, _, sources = instruction.operands.partition(",")
-    return [int(number) for number in _UNIFORM.findall(sources)]
+    result, _, sources = instruction.operands.partition(",")
+    own = _UNIFORM.findall(result) if instruction.opcode.startswith("UPRMT") else []
+    return [int(number) for number in _UNIFORM.findall(sources) if number not in own]
