@@ -132,3 +132,43 @@ def test_what_was_added_before_is_kept(own: str, begins: str) -> None:
     found = with_last_terms_ahead(program(SHARED.replace("OWN", own)))
     assert found is not None
     assert begins in listing(found.program)
+
+
+KEPT = """
+def f(x: Float[Array, "M N"], s: Float[Array, "M"], y: Float[Array, "M N"]):
+    t = zeros(M + 1)
+    l = 0.0
+    for i in range(M):
+        BEGIN
+        for j in range(N):
+            CELL += x[i, j]
+        END
+        for j in range(N):
+            y[i, j] = z
+        BEHIND
+    return t, y
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "moves"),
+    [
+        # The next row goes on with the sum, without the term that only z has.
+        ({"CELL": "l", "END": "z = l + s[i]"}, False),
+        ({"CELL": "l", "BEGIN": "if s[i] > 0.5: l = 0.0", "END": "z = l + s[i]"}, False),
+        ({"CELL": "l", "BEGIN": "l = 0.0", "END": "z = l + s[i]"}, True),
+        # A row sets where the next one begins.
+        ({"CELL": "t[i]", "END": "t[i] += s[i]; z = t[i]", "BEHIND": "t[i + 1] = 3.0"}, True),
+    ],
+)
+def test_what_rows_hand_on_is_kept(change: dict[str, str], moves: bool) -> None:
+    text = KEPT
+    for name in ("BEGIN", "CELL", "END", "BEHIND"):
+        text = text.replace(name, change.get(name, ""))
+    start = program(text)
+    found = with_last_terms_ahead(start)
+    assert (found is not None) == moves
+    if found is not None:
+        before, behind = (execute(p, sizes={"M": 4, "N": 3}) for p in (start, found.program))
+        for name, value in before.items():
+            np.testing.assert_allclose(behind[name], value, rtol=1e-12)

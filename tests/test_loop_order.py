@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.order import with_loops_outward, with_numbers_inward
+from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_numbers_to_rows
 from looptrans.adjoint.simpler import ORDER, simpler
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
@@ -294,3 +294,29 @@ def test_a_number_between_two_loops_of_one_fold_is_worked_out_inside() -> None:
     found = backward(listing)
     assert {*found.gradients} == {"Q", "K", "w"}
     assert with_numbers_inward(program(BETWEEN.replace("o = o *", "v = v + 1.0; o = o *"))) is None
+
+
+OWN_SUMS = """
+def f(x: Float[Array, "B M N"], c: Float[Array, "M"]):
+    y = zeros((B, M, N))
+    for b in range(B):
+        HEAD
+            for j in range(N):
+                for k in range(N):
+                    y[b, i, j] += x[b, i, k] * VALUE
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "value"),
+    [
+        ("g = sum(c[i] for i in range(M))\n        for i in range(M):", "g"),
+        ("if sum(c[i] for i in range(M)) != 0.0:\n          for i in range(M):", "2.0"),
+    ],
+)
+def test_a_sum_that_goes_into_a_loop_keeps_a_variable_of_its_own(head: str, value: str) -> None:
+    listing = program(OWN_SUMS.replace("HEAD", head).replace("VALUE", value))
+    found = with_numbers_to_rows(listing)
+    assert found is not None
+    _same(listing, found.program, ({"B": 2, "M": 3, "N": 2}, {"B": 1, "M": 1, "N": 2}))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from looptrans.derivation.derive import derive
+from looptrans.derivation.masks import with_guards
 from looptrans.derivation.selects import with_selects
 from looptrans.derivation.step import Goal
 from looptrans.executor import execute, prepare
@@ -122,3 +123,24 @@ def test_a_mask_of_data_at_a_maximum_and_at_its_sums_is_one_guard(
         want = execute(listing, sizes=sizes, inputs=inputs)["O"]
         have = execute(found.last, sizes=sizes, inputs=inputs)["O"]
         np.testing.assert_allclose(have, want, rtol=1e-12)
+
+
+READ = """
+def read(x: Float[Array, "N"], t: Float[Array, "N"], q: Int[Array, "N", "0:N"]):
+    m = -inf
+    l = 0.0
+    for j in range(N):
+        for d in range(q[j]):
+            m = max(m, x[d] if t[q[j] - 1] > 0.0 else -inf)
+            l += x[d] if t[q[j] - 1] > 0.0 else 0.0
+    return m, l
+"""
+
+
+def test_a_mask_is_not_looked_up_where_its_loop_has_no_iteration() -> None:
+    """t[-1] is no element, and none is asked for where q[j] is 0."""
+    listing = program(READ)
+    inputs = {"x": np.arange(3.0), "t": np.array([0.5, -1.0, 1.0]), "q": np.array([2, 0, 1])}
+    have = execute(with_guards(with_selects(listing)), inputs=inputs)
+    for name, want in execute(listing, inputs=inputs).items():
+        np.testing.assert_array_equal(have[name], want)

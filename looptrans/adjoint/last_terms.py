@@ -102,14 +102,14 @@ def _with_total_named(program: Program) -> Program | None:
     label = fresh_label(program)
     found = False
 
-    def block(body: Sequence[Node]) -> tuple[Node, ...]:
+    def block(body: Sequence[Node], around: tuple[str, ...]) -> tuple[Node, ...]:
         nonlocal found
         made: list[Node] = []
         for number, node in enumerate(body):
             if isinstance(node, Loop):
-                made.append(replace(node, body=block(node.body)))
+                made.append(replace(node, body=block(node.body, (*around, node.variable))))
                 continue
-            fold = None if found else _of_another(program, body[:number], node)
+            fold = None if found else _of_another(program, body[:number], node, around)
             if fold is None or not isinstance(node, Assign):
                 made.append(node)
                 continue
@@ -118,11 +118,13 @@ def _with_total_named(program: Program) -> Program | None:
             made.append(Assign(label, node.targets, (Read(fold),)))
         return tuple(made)
 
-    after = replace(program, body=block(program.body))
+    after = replace(program, body=block(program.body, ()))
     return after if found else None
 
 
-def _of_another(program: Program, before: Sequence[Node], node: Node) -> Access | None:
+def _of_another(
+    program: Program, before: Sequence[Node], node: Node, around: tuple[str, ...]
+) -> Access | None:
     """Return the fold of a loop whose last term a statement adds, and that nothing else reads."""
     if not isinstance(node, Assign) or len(node.targets) != 1 or len(node.values) != 1:
         return None
@@ -136,9 +138,22 @@ def _of_another(program: Program, before: Sequence[Node], node: Node) -> Access 
         known = {node.label, *statements_in(tuple(folding))}
         reads = [s for s in sites_of(program, access.array) if not s.relation.is_write]
         is_free = access.array not in live_out(program)
-        if folding and is_free and all(site.place.label in known for site in reads):
+        is_own = set(around) <= _own(access) or any(_sets(each, access) for each in before)
+        if folding and is_free and is_own and all(site.place.label in known for site in reads):
             return access
     return None
+
+
+def _sets(node: Node, target: Access) -> bool:
+    """Tell whether a statement sets a cell, whatever was there."""
+    if not isinstance(node, Assign) or node.targets != (target,):
+        return False
+    return target.array not in touched((node,), writes=False)
+
+
+def _own(target: Access) -> set[str]:
+    """Return the loops of which each iteration has a cell of its own."""
+    return {index.name for index in target.subscripts if isinstance(index, Var)}
 
 
 def _places(body: Sequence[Node]) -> Iterator[tuple[int, int]]:
@@ -247,12 +262,17 @@ def _begin(
 
 
 def _is_made_of(program: Program, target: Access, nothing: float, around: tuple[str, ...]) -> bool:
-    """Tell whether each iteration of the loops around has a cell, and all begin with a number."""
-    own = {index.name for index in target.subscripts if isinstance(index, Var)}
+    """Tell whether each iteration of the loops around has a cell, and all begin with a number.
+
+    No statement sets the cell of another iteration.
+    """
+    writes = (site for site in sites_of(program, target.array) if site.relation.is_write)
+    if any(site.relation.access != target for site in writes):
+        return False
     for node in program.body:
         if isinstance(node, Declaration) and node.array == target.array:
             creation = node.creation
             zeros = creation.function == "zeros" and nothing == 0
             full = creation.fill is not None and is_number(creation.fill, nothing)
-            return (zeros or full) and set(around) <= own
+            return (zeros or full) and set(around) <= _own(target)
     return False

@@ -26,17 +26,28 @@ from looptrans.ir.condition import (
     is_of_indices,
     opposite,
 )
-from looptrans.ir.index import opaque_terms
+from looptrans.ir.index import Index, Opaque, Var, opaque_terms, parameters, variables
 from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Binary, Call, Holds, Read, Select, Unary, Value
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Holds,
+    Range,
+    Read,
+    Select,
+    Unary,
+    Value,
+    Whole,
+    walk_value,
+)
 from looptrans.ir.walk import nodes, written
 
 
 def with_guards(program: Program) -> Program:
     """Return a program that means the same, with guards for masks of terms where it can be."""
     plain = with_choices(program)
-    return replace(plain, body=_Masks(_shared(plain)).block(plain.body))
+    return replace(plain, body=_Masks(plain, _shared(plain)).block(plain.body))
 
 
 def _shared(program: Program) -> frozenset[Condition]:
@@ -55,14 +66,44 @@ def _looked_at(condition: Condition) -> set[str]:
     return opaque | arrays_in(Holds(condition))
 
 
+def _is_there(program: Program, condition: Condition, bounds: Range) -> bool:
+    """Tell whether what a condition reads is there where a loop has no iteration, too.
+
+    `seg[j - 1]` need not be where `range(0, j)` is empty, nor `x[0]` of D elements where `range(0,
+    D)` is.
+    """
+    reads = [part.access for part in walk_value(Holds(condition)) if isinstance(part, Read)]
+    places = [(access.array, access.subscripts) for access in reads]
+    asked = [*compared(condition), *(index for access in reads for index in access.indices)]
+    places += [(term.array, term.arguments) for each in asked for term in opaque_terms(each)]
+    ends = _names(bounds.start, bounds.stop)
+    is_of_sizes = not any(variables(each) for each in (bounds.start, bounds.stop))
+    return all(
+        (is_of_sizes and isinstance(index, Var | Opaque | Whole))
+        or (
+            extent is not None and not isinstance(index, Whole) and not _names(index, extent) & ends
+        )
+        for array, subscripts in places
+        for index, extent in zip(subscripts, program.array(array).shape, strict=True)
+    )
+
+
+def _names(*indices: Index) -> set[str]:
+    """Return the variables, sizes and arrays that index expressions name."""
+    terms = {term.array for index in indices for term in opaque_terms(index)}
+    return terms.union(*map(variables, indices), *map(parameters, indices))
+
+
 @dataclass(frozen=True, slots=True)
 class _Masks:
     """Makes guards of masks.
 
     Attributes:
+        program: The program.
         shared: The tests of what comes from outside that are moved as well.
     """
 
+    program: Program
     shared: frozenset[Condition]
 
     def block(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -94,7 +135,8 @@ class _Masks:
                 loop = replace(node, body=self.block(body))
                 match loop.body:
                     case (If(condition, inner, ()),) if self._may_move(condition):
-                        if loop.variable not in condition_variables(condition):
+                        is_same = loop.variable not in condition_variables(condition)
+                        if is_same and _is_there(self.program, condition, loop.range):
                             return If(condition, (replace(loop, body=inner),))
                 return loop
             case _:

@@ -18,6 +18,7 @@ from looptrans.ir.listing import condition_text
 from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.substitute import without_binders
 from looptrans.transforms.tree import LoopPath, loop_paths, replace_at
 
 
@@ -74,7 +75,8 @@ def with_guards_inward(
         place = LoopPath(inner, (*path.position, 0, 1, 0))
         if looked_at & written or not (suits(program, path) and suits(program, place)):
             continue
-        again = replace(inner, body=(replace(guard, body=inner.body, leading=()),))
+        asked = replace(guard, body=inner.body, leading=())
+        again = replace(inner, body=(without_binders(program, asked, frozenset({inner.variable})),))
         after = replace_at(program, (*path.position, 0), (again,))
         return Asked(after, condition_text(condition))
     return None

@@ -19,6 +19,7 @@ from looptrans.ir.value import Reduce, Value, value_children
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.accesses import listed, sites_of
+from looptrans.transforms.substitute import without_binders
 from looptrans.transforms.tree import LoopPath, loop_paths, replace_at
 
 
@@ -74,7 +75,8 @@ def with_values_inward(
             continue
         if little and _depth(before) >= _depth(last.body):
             continue
-        body = (replace(last, body=(*values, *last.body)),)
+        apart = (without_binders(program, value, frozenset({last.variable})) for value in values)
+        body = (replace(last, body=(*apart, *last.body)),)
         after = replace_at(program, path.position, (replace(path.loop, body=body),))
         return Inward(after, tuple(value.targets[0].array for value in values))
     return None
