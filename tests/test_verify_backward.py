@@ -57,6 +57,7 @@ from looptrans.runtime.gradient_reference import (  # noqa: E402
     GradientReference,
     gradient_reference_of,
 )
+from looptrans.runtime.gradient_sums import in_order  # noqa: E402
 from looptrans.runtime.verify_backward import (  # noqa: E402
     GradientLauncher,
     gradient_launcher,
@@ -810,6 +811,21 @@ def test_what_is_nan_has_no_differences() -> None:
     sizes = [{"M": 3, "N": 0, "D": 2}]
     report = verify_pass(program_of(DENSITY), "backward", sizes, ("float32",))
     assert report.passed
+
+
+def test_parts_that_several_totals_share_get_the_gradient_of_all() -> None:
+    total, parts = np.arange(20.0).reshape(4, 5, 1), np.arange(28.0).reshape(4, 1, 7)
+    found = []
+    for add in (
+        lambda one, other: in_order(one, other, 2, np.float64),
+        lambda one, other: one + other.sum(2, keepdim=True),
+    ):
+        both = [torch.tensor(each, requires_grad=True) for each in (total, parts)]
+        result = add(*both)
+        result.backward(torch.arange(20.0, dtype=torch.float64).reshape(4, 5, 1))
+        found.append([result, *(each.grad for each in both)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_what_is_lost_beside_1_has_no_differences() -> None:

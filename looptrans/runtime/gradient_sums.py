@@ -20,7 +20,7 @@ class _InOrder(torch.autograd.Function):
     def forward(
         context: Any, total: torch.Tensor, parts: torch.Tensor, axis: int, real: type[Any]
     ) -> torch.Tensor:
-        context.shapes = total.shape, parts.shape
+        context.shapes, context.axis = (total.shape, parts.shape), axis
         return torch.from_numpy(ordered_sum(total.numpy(), parts.numpy(), axis, real))
 
     @staticmethod
@@ -28,7 +28,10 @@ class _InOrder(torch.autograd.Function):
         context: Any, gradient: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, None, None]:
         total, parts = context.shapes
-        return gradient.sum_to_size(total), gradient.expand(parts), None, None
+        # The parts may be the same for several totals.
+        each = [*parts]
+        each[context.axis] = 1
+        return gradient.sum_to_size(total), gradient.sum_to_size(each).expand(parts), None, None
 
 
 def in_order(total: torch.Tensor, parts: torch.Tensor, axis: int, real: type[Any]) -> torch.Tensor:
