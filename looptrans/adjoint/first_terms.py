@@ -162,7 +162,7 @@ def _plain(value: Value) -> Value:
 
 
 def _named(node: Assign | Declaration) -> set[str]:
-    return touched((node,), writes=True) | touched((node,), writes=False)
+    return touched((node,))
 
 
 def _has_first(program: Program, value: Value, whole: Range, facts: Facts) -> bool:

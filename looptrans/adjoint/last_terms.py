@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation, arrays_in
+from looptrans.adjoint.accumulating import accumulation
 from looptrans.algebra.values import is_number
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var
@@ -169,14 +169,14 @@ def _places(body: Sequence[Node]) -> Iterator[tuple[int, int]]:
             if fold is None or not _folds((loop,), node.targets[0], fold[0]):
                 continue
             beside = tuple(body[number + 1 : at])
-            touches = touched(beside, writes=False) | touched(beside, writes=True)
-            changed = touched((loop, *beside), writes=True)
+            name = node.targets[0].array
+            made_of = touched((node,), writes=False) - {name}
             passes = [each.range for each in body[at + 1 :] if isinstance(each, Loop)]
             if (
-                node.targets[0].array not in touches
-                and not arrays_in(fold[1]) & changed
+                name not in touched(beside)
+                and not made_of & touched((loop, *beside), writes=True)
                 and loop.range in passes
-                and all(_has_begun(body[:number], name) for name in arrays_in(fold[1]))
+                and all(_has_begun(body[:number], each) for each in made_of)
             ):
                 yield number, at
 
@@ -186,24 +186,13 @@ def _has_begun(before: Sequence[Node], name: str) -> bool:
 
     Where m begins with -inf, exp(s - m) is infinite until m has seen something.
     """
-    folds = [
-        at
-        for at, node in enumerate(before)
-        if isinstance(node, Loop) and name in touched((node,), writes=True)
-    ]
-    starts = (
-        [
-            node
-            for node in before[: folds[0]]
-            if isinstance(node, Assign)
-            if any(target.array == name for target in node.targets)
-        ]
-        if folds
-        else []
-    )
-    return not folds or any(
-        not isinstance(value, Const) for node in starts[-1:] for value in node.values
-    )
+    setting = [node for node in before if name in touched((node,), writes=True)]
+    is_fold = [isinstance(node, Loop) for node in setting]
+    if not any(is_fold):
+        return True
+    starts = setting[: is_fold.index(True)]
+    last = starts[-1] if starts else None
+    return isinstance(last, Assign) and not all(isinstance(v, Const) for v in last.values)
 
 
 def _fold(node: Assign) -> tuple[Folding, Value] | None:
@@ -251,7 +240,7 @@ def _begin(
             del body[at]
             body.insert(number - 1, begun)
             return
-        if target.array in touched((node,), writes=True) | touched((node,), writes=False):
+        if target.array in touched((node,)):
             break
     else:
         first = next(iter(sites_of(program, target.array)), None)

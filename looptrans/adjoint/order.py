@@ -20,7 +20,7 @@ from looptrans.algebra.free import carrying_loops, freed
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import nodes
-from looptrans.transforms.guarded_starts import Begun, with_guarded_starts
+from looptrans.transforms.guarded_starts import GuardedStarts, with_guarded_starts
 from looptrans.transforms.guards_inward import Asked, with_guards_inward
 from looptrans.transforms.outward import Outward, and_then, brought_outward, with_block_rows_outward
 from looptrans.transforms.tree import (
@@ -97,7 +97,7 @@ def with_numbers_inward(program: Program) -> Inward | None:
     Args:
         program: The program.
     """
-    return with_values_inward(program, lambda p, path: freed(p, path) is None)
+    return with_values_inward(program, lambda p, path: not _is_free(p, path))
 
 
 def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
@@ -108,21 +108,21 @@ def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
     Args:
         program: The program.
     """
-
-    def is_free(program: Program, path: LoopPath) -> bool:
-        return freed(program, path) is not None
-
-    found = with_values_inward(program, is_free, little=True)
-    return found or with_guards_inward(program, is_free)
+    found = with_values_inward(program, _is_free, little=True)
+    return found or with_guards_inward(program, _is_free)
 
 
-def with_rows_from_0(program: Program) -> Begun | None:
+def with_rows_from_0(program: Program) -> GuardedStarts | None:
     """Let loops over rows that begin where an array says begin at 0, with a guard.
 
     Args:
         program: The program.
     """
-    return with_guarded_starts(program, lambda p, path: freed(p, path) is not None)
+    return with_guarded_starts(program, _is_free)
+
+
+def _is_free(program: Program, path: LoopPath) -> bool:
+    return freed(program, path) is not None
 
 
 def _free(program: Program, path: LoopPath) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

@@ -38,9 +38,9 @@ from looptrans.adjoint.within import Within, with_loops_within
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms import guarded_starts
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.guarded_ends import Ended, with_guarded_ends
+from looptrans.transforms.guarded_starts import GuardedStarts
 from looptrans.transforms.guards_inward import Asked
 from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
 from looptrans.transforms.outward import Outward
@@ -75,7 +75,7 @@ _Seen: TypeAlias = (
     | Ended
     | FewIterations
     | GuardedCells
-    | guarded_starts.Begun
+    | GuardedStarts
     | Inward
     | MadeOnce
     | OwnNames

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation, arrays_in
+from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.choices import with_choices
 from looptrans.adjoint.definitions import condition_variables
 from looptrans.algebra.values import is_number
@@ -41,7 +41,7 @@ from looptrans.ir.value import (
     Whole,
     walk_value,
 )
-from looptrans.ir.walk import nodes, written
+from looptrans.ir.walk import nodes, touched, written
 
 
 def with_guards(program: Program) -> Program:
@@ -55,15 +55,9 @@ def _shared(program: Program) -> frozenset[Condition]:
     found: dict[bool, set[Condition]] = {True: set(), False: set()}
     for node in nodes(program.body):
         masked = _masked_fold(node) if isinstance(node, Assign) else None
-        if masked is not None and not _looked_at(masked[1]) & written(program):
+        if masked is not None and not touched((If(masked[1], ()),)) & written(program):
             found[masked[0] == "sum"].add(masked[1])
     return frozenset(found[True] & found[False])
-
-
-def _looked_at(condition: Condition) -> set[str]:
-    """Return the arrays that a condition reads."""
-    opaque = {term.array for index in compared(condition) for term in opaque_terms(index)}
-    return opaque | arrays_in(Holds(condition))
 
 
 def _is_there(program: Program, condition: Condition, bounds: Range) -> bool:

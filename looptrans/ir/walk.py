@@ -296,14 +296,19 @@ def _value_reads(
                 _value_reads(child, condition, generators, found)
 
 
-def touched(body: tuple[Node, ...], *, writes: bool) -> set[str]:
-    """Return the arrays and scalars that statements and conditions write, or those they read."""
+def touched(body: tuple[Node, ...], *, writes: bool | None = None) -> set[str]:
+    """Return the arrays and scalars that statements and conditions write, or those they read.
+
+    Args:
+        body: The statements.
+        writes: Whether to return those that are written, or those that are read; by default both.
+    """
     return {
         relation.access.array
         for node in nodes(body)
         if isinstance(node, Assign | If)
         for relation in accesses(node)
-        if relation.is_write == writes
+        if writes is None or relation.is_write == writes
     }
 
 

@@ -22,7 +22,7 @@ from looptrans.transforms.tree import LoopPath, loop_paths, replace_at
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class GuardedStarts:
     """A program whose loops begin at 0, with guards.
 
     Attributes:
@@ -48,7 +48,7 @@ class Begun:
 
 def with_guarded_starts(
     program: Program, is_free: Callable[[Program, LoopPath], bool]
-) -> Begun | None:
+) -> GuardedStarts | None:
     """Let free loops that begin where an array says begin at 0, with a guard.
 
     Args:
@@ -65,7 +65,7 @@ def with_guarded_starts(
         whole = replace(loop, range=Range(Int(0), loop.range.stop), body=(guard,))
         after = replace_at(after, path.position, (whole,))
         loops.append(loop.variable)
-    return Begun(after, tuple(loops)) if loops else None
+    return GuardedStarts(after, tuple(loops)) if loops else None
 
 
 def _starting(program: Program, is_free: Callable[[Program, LoopPath], bool]) -> Iterator[LoopPath]:

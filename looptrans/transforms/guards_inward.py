@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from looptrans.ir.index import Arith, Index, Opaque, walk
 from looptrans.ir.listing import condition_text
-from looptrans.ir.program import Assign, If, Loop, Program
+from looptrans.ir.program import If, Loop, Program
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import nodes, touched
 from looptrans.transforms.substitute import without_binders
 from looptrans.transforms.tree import LoopPath, loop_paths, replace_at
 
@@ -70,8 +70,8 @@ def with_guards_inward(
         # It may be that only the guard says that the ends can be worked out.
         if not all(map(_is_sure, (inner.range.start, inner.range.stop))):
             continue
-        written = {t.array for n in nodes(inner.body) if isinstance(n, Assign) for t in n.targets}
-        looked_at = {each.access.array for each in accesses(guard) if not each.is_write}
+        written = touched(inner.body, writes=True)
+        looked_at = touched((replace(guard, body=()),), writes=False)
         place = LoopPath(inner, (*path.position, 0, 1, 0))
         if looked_at & written or not (suits(program, path) and suits(program, place)):
             continue
