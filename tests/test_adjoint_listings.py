@@ -499,6 +499,29 @@ def f(T: Float[Array, "V D"], at: Int[Array, "N", "0:V"], w: Float[Array, "N"]):
         for d in range(0, D):
             Y[n, d] = T[at[n], d] * w[n]
     return Y
+### a table of distances that ends at R, on both sides
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+      T: Float[Array, "2*R+1"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        l = 0.0
+        for j in range(0, N):
+            l += exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[min(max(j - i, -R), R) + R])
+        for j in range(0, N):
+            s = sum(Q[i, e] * K[j, e] for e in range(0, E)) + T[min(max(j - i, -R), R) + R]
+            for d in range(0, D):
+                O[i, d] += exp(s) / l * V[j, d]
+    return O
+### a convolution that goes on with its first and last element, and the larger of two places
+def f(X: Float[Array, "N"], w: Float[Array, "K"], Y: Float[Array, "T"], c: Int[Array, "M", "0:9"]):
+    O = zeros(N)
+    P = zeros(M)
+    for i in range(0, N):
+        for k in range(0, K):
+            O[i] += w[k] * X[min(max(i + k - 1, 0), N - 1)] * Y[abs(i - k)]
+    for i in range(0, M):
+        P[i] = X[min(c[i], N - 1)] * Y[min(max(i, c[i]), T - 1)]
+    return O, P
 ### a convolution
 def f(X: Float[Array, "N"], w: Float[Array, "K"]):
     Y = zeros(N - K + 1)

@@ -72,6 +72,11 @@ REFUSED = {
     "in place": (IN_PLACE, "its first values are lost", "put the result into an array of its own"),
     "no floats": (COUNTS, "no argument of floating-point numbers", "gradients are of floating"),
     "no shape": (SQUARE.replace(': Float[Array, "N"]', ""), "how large X is", "write the shape"),
+    "another way to write shapes": (
+        SQUARE.replace(': Float[Array, "N"]', ': "f32[N]"'),
+        'its annotation "f32[N]" names no shape',
+        'X: Float[Array, "M"]',
+    ),
 }
 
 

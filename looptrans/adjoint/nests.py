@@ -13,9 +13,9 @@ from looptrans.algebra.cells import are_apart, condition_moved, moved, value_mov
 from looptrans.algebra.values import ZERO, is_number
 from looptrans.ir.affine import difference, is_same, sides, total
 from looptrans.ir.alike import alike
-from looptrans.ir.condition import Condition, Relation, Some
+from looptrans.ir.condition import Condition, Relation, Some, conjunction, is_data_dependent
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, children, rebuild, variables
-from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
+from looptrans.ir.rewrite import access_changed, condition_changed, replaced, value_changed
 from looptrans.ir.value import Access, Generator, Read, Reduce, Select, Value, walk_value
 
 
@@ -52,6 +52,12 @@ def merged(nests: list[Nest]) -> list[Nest]:
     Where one between them has to come first, the earlier one is done later, and after it what needs
     it, unless that has to come first as well.
     """
+    while len(found := _merged_once(nests)) < len(nests):
+        nests = found
+    return found
+
+
+def _merged_once(nests: list[Nest]) -> list[Nest]:
     found: list[Nest] = []
     for nest in nests:
         for number in range(len(found) - 1, -1, -1):
@@ -101,11 +107,59 @@ def _joined_across(first: Nest, second: Nest) -> Nest | None:
     """
     for loops in permutations(second.loops):
         moved = _with_names_of(first, second, loops)
-        if moved is None or moved.conditions != first.conditions:
+        if moved is None:
             continue
-        if _share_work(first, moved) and _same_shape(first, moved):
-            return _both(first, moved)
+        if moved.conditions == first.conditions:
+            if _share_work(first, moved) and _same_shape(first, moved):
+                return _both(first, moved)
+        elif (joined := _with_some_of(first, moved)) is not None:
+            return joined
     return None
+
+
+def _with_some_of(first: Nest, second: Nest) -> Nest | None:
+    """Join nests over the same loops of which one sums some of the values of the other.
+
+    for i: for j: dS = …; dQ[i] += …  and  for i: for j: if j > i: dS = …; d[0] += dS
+
+    are for i: for j: dS = …; dQ[i] += …; d[0] += dS if j > i else 0.0. Nothing is worked out
+    besides, and what is added is a number.
+    """
+    some, whole = (
+        (first, second) if len(first.conditions) > len(second.conditions) else (second, first)
+    )
+    more = tuple(c for c in some.conditions if c not in whole.conditions)
+    numbers = all(u.adds and not u.inner for u in some.updates)
+    known = {s.cell: _neutral(s.value) for s in whole.scalars}
+    same = all(known.get(s.cell) == _neutral(s.value) for s in some.scalars)
+    if not set(whole.conditions) <= set(some.conditions) or not (numbers and same):
+        return None
+    if any(is_data_dependent(c) for c in more):
+        return None
+    if not _share_work(whole, some) or not _same_shape(whole, some):
+        return None
+    added = tuple(replace(u, value=Select(conjunction(*more), u.value, ZERO)) for u in some.updates)
+    updates = (*added, *whole.updates) if some is first else (*whole.updates, *added)
+    return replace(whole, updates=updates)
+
+
+def _neutral(value: Value, depth: int = 0) -> Value:
+    """Return a value whose sums call their variables by where they stand."""
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Reduce):
+            return None
+        names = [f"~{depth}.{number}" for number in range(len(part.generators))]
+        new: dict[str, Index] = {
+            g.variable: Var(name) for g, name in zip(part.generators, names, strict=True)
+        }
+        generators = tuple(
+            Generator(name, range_moved(g.range, new), condition_moved(g.condition, new))
+            for g, name in zip(part.generators, names, strict=True)
+        )
+        return Reduce(part.function, generators, _neutral(value_moved(part.body, new), depth + 1))
+
+    return replaced(value, change)
 
 
 def _with_names_of(first: Nest, second: Nest, loops: Sequence[Generator]) -> Nest | None:
@@ -121,7 +175,7 @@ def _with_names_of(first: Nest, second: Nest, loops: Sequence[Generator]) -> Nes
         if a.range != range_moved(b.range, new):
             return None
         new[b.variable] = Var(a.variable)
-    return _nest_moved(second, new)
+    return replace(_nest_moved(second, new), loops=first.loops)
 
 
 def _both(first: Nest, moved: Nest) -> Nest:

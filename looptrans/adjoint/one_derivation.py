@@ -24,12 +24,13 @@ from looptrans.adjoint.made_whole import made_whole
 from looptrans.adjoint.offered import named
 from looptrans.adjoint.proofs import Step, steps_of
 from looptrans.adjoint.read import read
-from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.refusal import NotDifferentiated, of_unknown_size
 from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes, sizes_of
+from looptrans.adjoint.solving import pinned, says_which
 from looptrans.adjoint.statistics import with_log_sums
-from looptrans.adjoint.sums import ONE, Term
+from looptrans.adjoint.sums import ONE, Term, term_moved
 from looptrans.adjoint.tightening import tightened
 from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
 from looptrans.adjoint.weights import prepared
@@ -115,23 +116,29 @@ class Derivation:
         alike: dict[tuple[object, ...], list[Term]] = {}
         for term in terms:
             alike.setdefault((in_order(term.generators), term.brackets), []).append(term)
-        for number, together in enumerate(alike.values()):
+        for together in alike.values():
             term = together[0]
             ordered = in_order(term.generators)
             # A part for each iteration of the loops that end at a size.
             outer = tuple(takewhile(lambda g: isinstance(g.range.stop, Param), ordered[:-1]))
-            small = len(indices) < 2 or self._has_room((*indices, *outer))
+            given = pinned(term.brackets, indices, self.reverse.said)
+            own = tuple(g for g in indices if g.variable not in given)
+            fitting = (outer[:n] for n in range(len(outer), 0, -1))
+            outer = next((some for some in fitting if self._has_room((*own, *some))), outer)
+            small = len(own) < 2 or self._has_room((*own, *outer))
             if not outer or not small:
                 parts += together
                 continue
-            wish = f"{self.gradients[name]}_part"
-            part = self.system.names.array(wish if not number else f"{wish}_{number + 1}")
-            cells = _in_order_of_reads(term, (*indices, *outer))
-            inner = replace(_one_term(together), generators=ordered[len(outer) :])
+            part = self.system.names.array(f"{self.gradients[name]}_part")
+            which = tuple(c for c in term.brackets if says_which(c, given))
+            rest = tuple(c for c in term.brackets if c not in which)
+            here = [term_moved(replace(each, brackets=rest), given) for each in together]
+            cells = _in_order_of_reads(here[0], (*own, *outer))
+            inner = replace(_one_term(here), generators=ordered[len(outer) :])
             self.system.add(Definition(part, cells, value_of([inner]), "adjoint"))
             self.reverse.kept.add(part)
             cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
-            parts.append(Term(ONE.coefficient, ((cell, 1),), (), outer))
+            parts.append(Term(ONE.coefficient, ((cell, 1),), which, outer))
         return Gradient(self.gradients[name], indices, tuple(parts))
 
     def _has_room(self, cells: tuple[Generator, ...]) -> bool:
@@ -153,10 +160,7 @@ class Derivation:
         used: set[str] = set()
         for number, extent in enumerate(array.shape):
             if extent is None:
-                raise NotDifferentiated(
-                    f"it is not known how large {name} is: annotate the arguments",
-                    remedy=f'write the shape, as in {name}: Float[Array, "M N"]',
-                )
+                raise of_unknown_size(array)
             wish = "x"
             index = given[0][number] if given else None
             if isinstance(index, Var):

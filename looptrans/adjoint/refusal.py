@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from looptrans.ir.named import relabelled
-from looptrans.ir.program import Program
+from looptrans.ir.program import Array, Program
 from looptrans.ir.walk import placed
 
 
@@ -38,6 +38,19 @@ class NotDifferentiated(Exception):
         found = type(self)(f"{self.reason}; {more}", self.label, self.remedy)
         found.within = self.within
         return found
+
+
+def of_unknown_size(array: Array) -> NotDifferentiated:
+    """Return that no annotation says how large an array is."""
+    reason = f"it is not known how large {array.name} is"
+    if array.annotation is not None:
+        reason += f": its annotation {array.annotation} names no shape"
+    rank = array.rank or 2
+    letters = "MNKLEDFG"[:rank] if rank <= 8 else ""
+    shape = " ".join(letters) or "M N"
+    return NotDifferentiated(
+        reason, remedy=f'write the shape as jaxtyping does, {array.name}: Float[Array, "{shape}"]'
+    )
 
 
 class OnExtreme(NotDifferentiated):

@@ -23,9 +23,10 @@ from looptrans.adjoint.definitions import (
     range_moved,
     refreshed_generators,
 )
-from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.facts import Facts, said_of_sizes
 from looptrans.adjoint.guards import is_of_totals
 from looptrans.adjoint.idle import Held
+from looptrans.adjoint.piecewise import pieces
 from looptrans.adjoint.pulling import Contribution, Pull
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rounding import is_rounded_alike
@@ -79,6 +80,7 @@ class Reverse:
         simplifier: Makes adjoints simpler.
         attained: Maxima and minima whose adjoint is not zero.
         kept: Adjoints that are kept in memory in any case.
+        said: What the listing says of its sizes.
     """
 
     program: Program
@@ -91,9 +93,11 @@ class Reverse:
     simplifier: Simplifier = field(init=False)
     attained: list[str] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
+    said: Facts = field(init=False)
 
     def __post_init__(self) -> None:
         self.simplifier = Simplifier(self.prepared, self.sizes)
+        self.said = said_of_sizes(self.program)
 
     @property
     def found(self) -> list[Finding]:
@@ -348,14 +352,16 @@ class Reverse:
         everything = (*definition.indices, *given.generators)
         own, new = refreshed_generators(everything, self.names)
         subscripts = tuple(substitute(index, new) for index in given.access.indices)
+        when = tuple(condition_moved(c, new) for c in given.conditions)
         outer = tuple(replace(g, condition=ALWAYS) for g in own)
-        for term in self.prepared.terms(given.value):
-            moved = term_moved(term, new)
-            moved = bracketed(moved, *(condition_moved(c, new) for c in given.conditions))
-            joined = replace(moved, generators=(*outer, *moved.generators))
-            self.pending.setdefault(given.access.array, []).append(
-                (subscripts, renewed_inner(joined, outer, self.names))
-            )
+        known = self.said.inside(own).and_(*when)
+        for cell, conditions in pieces(subscripts, known):
+            for term in self.prepared.terms(given.value):
+                moved = bracketed(term_moved(term, new), *when, *conditions)
+                joined = replace(moved, generators=(*outer, *moved.generators))
+                self.pending.setdefault(given.access.array, []).append(
+                    (cell, renewed_inner(joined, outer, self.names))
+                )
 
 
 def renewed_inner(term: Term, outer: tuple[Generator, ...], names: Names) -> Term:

@@ -15,8 +15,10 @@ from dataclasses import replace
 from looptrans.adjoint.definitions import plain_name
 from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.sums import Term, bracketed, term_moved
+from looptrans.algebra.cells import condition_moved
 from looptrans.ir.affine import Form, extremum, form_of, index_of, is_same, simplified, total
 from looptrans.ir.condition import (
+    MIRRORED,
     Condition,
     Relation,
     compared,
@@ -269,8 +271,9 @@ def simplified_brackets(term: Term, facts: Facts) -> Term | None:
     term = _at_one_value(term)
     inside = facts.inside(term.generators)
     kept: list[Condition] = []
-    for number, condition in enumerate(term.brackets):
-        others = inside.and_(*kept, *term.brackets[number + 1 :])
+    brackets = tuple(map(_plain, term.brackets))
+    for number, condition in enumerate(brackets):
+        others = inside.and_(*kept, *brackets[number + 1 :])
         if inside.refute(condition):
             return None
         if not inside.imply(condition) and not others.imply(condition):
@@ -278,6 +281,85 @@ def simplified_brackets(term: Term, facts: Facts) -> Term | None:
     # Bounds stand before what reads an array, so that nothing is read outside of them.
     kept.sort(key=lambda condition: not is_of_indices(condition))
     return replace(term, brackets=tuple(kept))
+
+
+def _plain(condition: Condition) -> Condition:
+    """Return a comparison without what both sides have, n > 0 for j < n + j and for -n < 0."""
+    if not isinstance(condition, Relation):
+        return condition
+    left, right = form_of(condition.left), form_of(condition.right)
+    both = {t: n for t, n in left.terms.items() if right.terms.get(t, 0) * n > 0}
+    shared = Form({t: min(n, right.terms[t], key=abs) for t, n in both.items()})
+    op, sides = condition.op, [side.plus(shared, -1) for side in (left, right)]
+    if all(n < 0 for side in sides for n in side.terms.values()):
+        op, sides = MIRRORED[op], [side.times(-1) for side in sides]
+    elif not both:
+        return condition
+    return Relation(op, *map(index_of, sides))
+
+
+def pinned(
+    conditions: tuple[Condition, ...], indices: tuple[Generator, ...], said: Facts
+) -> dict[str, Index]:
+    """Return the indices that conditions give a value inside their range, for all iterations."""
+    ranges = {g.variable: g.range for g in indices}
+    found: dict[str, Index] = {}
+    for name, value, _ in _single_values(conditions, indices):
+        bounds = bounds_of(name, ranges[name])
+        if all(said.imply(condition_moved(bound, {name: value})) for bound in bounds):
+            found.setdefault(name, value)
+    return found
+
+
+def at_single_values(
+    conditions: tuple[Condition, ...], indices: tuple[Generator, ...], said: Facts
+) -> tuple[tuple[Generator, ...], tuple[Condition, ...]]:
+    """Put what conditions say of an index that may be outside of its range into the range.
+
+        for n in range(0, N):  if N - 1 == n:  …      ->      for n in range(max(0, N - 1), N):  …
+
+    Returns:
+        The indices, and the other conditions.
+    """
+    given = pinned(conditions, indices, said)
+    ranges = {g.variable: g.range for g in indices}
+    for name, value, condition in _single_values(conditions, indices):
+        bounds, following = ranges[name], total(value, 1)
+        if name in given or bounds.step != 1:
+            continue
+        start = extremum("max", (bounds.start, value))
+        stop = extremum("min", (bounds.stop, following))
+        if said.imply(Relation(">=", value, bounds.start)):
+            start = value
+        if said.imply(Relation("<=", following, bounds.stop)):
+            stop = following
+        ranges[name] = Range(start, stop)
+        conditions = tuple(c for c in conditions if c != condition)
+    return tuple(replace(g, range=ranges[g.variable]) for g in indices), conditions
+
+
+def _single_values(
+    conditions: tuple[Condition, ...], indices: tuple[Generator, ...]
+) -> Iterator[tuple[str, Index, Condition]]:
+    """Yield indices that conditions give one value for all iterations."""
+    names = {g.variable for g in indices}
+    for condition in conditions:
+        match condition:
+            case Relation("==", value, Var(name)) | Relation("==", Var(name), value) if (
+                name in names and not variables(value)
+            ):
+                yield name, value, condition
+            case _:
+                pass
+
+
+def says_which(condition: Condition, given: dict[str, Index]) -> bool:
+    """Tell whether a condition says no more than what an index is."""
+    match condition:
+        case Relation("==", Var(name), value) | Relation("==", value, Var(name)):
+            return name in given and given[name] == value
+        case _:
+            return False
 
 
 def declared(conditions: Iterable[Condition], arrays: tuple[Array, ...]) -> Iterator[Condition]:

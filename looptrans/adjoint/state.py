@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from looptrans.adjoint.definitions import Names, System, full
 from looptrans.adjoint.facts import Facts
-from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.refusal import of_unknown_size
 from looptrans.ir.affine import sides
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var
@@ -172,9 +172,6 @@ class State:
         extent = self.program.array(array).shape[dimension]
         extent = self.rows.get((array, dimension)) if extent is None else extent
         if extent is None:
-            raise NotDifferentiated(
-                f"it is not known how large {array} is: annotate the arguments with their shapes",
-                remedy=f'write the shape, as in {array}: Float[Array, "M N"]',
-            )
+            raise of_unknown_size(self.program.array(array))
         ends = [end for end in sides("max", extent) if end != Int(0)]
         return ends[0] if len(ends) == 1 else extent

@@ -42,6 +42,7 @@ from looptrans.adjoint.printing import Printed, body_text, shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes
+from looptrans.adjoint.solving import at_single_values, pinned, says_which
 from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, term_moved
 from looptrans.adjoint.written_sums import in_order, value_of
@@ -49,7 +50,6 @@ from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
     Condition,
-    Relation,
     conjunction,
     is_data_dependent,
 )
@@ -230,13 +230,14 @@ class Writer:
             ]
             value = value_of(inner)
             adds = bool(first) or number > 0
-            given = _given(shared, gradient.indices)
+            given = pinned(shared, gradient.indices, self.said)
+            cells, shared = at_single_values(shared, gradient.indices, self.said)
             found.append(
                 self._nest(
                     moved(target, given),
-                    tuple(g for g in gradient.indices if g.variable not in given),
+                    tuple(g for g in cells if g.variable not in given),
                     tuple(replace(g, range=range_moved(g.range, given)) for g in first),
-                    tuple(condition_moved(c, given) for c in shared if not _says(c, given)),
+                    tuple(condition_moved(c, given) for c in shared if not says_which(c, given)),
                     value_moved(value, given),
                     adds or bool(given),
                 )
@@ -480,7 +481,7 @@ class Writer:
             lines += ["    " + line for line in body_text(nest, printed)]
         lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
         self.meant = printed.scalars | {names.get(d.name, d.name): d.name for d in made}
-        arguments += [f"{name}: int" for name in self._sizes_given(arguments, lines)]
+        arguments += [f"{name}: int" for name in self._sizespinned(arguments, lines)]
         head = f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"
         text = "\n".join([head, *lines]) + "\n"
         try:
@@ -492,7 +493,7 @@ class Writer:
                 f"what was derived is no listing: {first.message} in {line}"
             ) from None
 
-    def _sizes_given(self, arguments: list[str], lines: list[str]) -> list[str]:
+    def _sizespinned(self, arguments: list[str], lines: list[str]) -> list[str]:
         """Return the sizes that only their use says are sizes: a value alone may have one left."""
         here = {word for line in lines for word in re.findall(r"\w+", line)}
         said = [*arguments, *map(contract_text, self.program.contracts)]
@@ -512,30 +513,6 @@ class Writer:
         inner = ", ".join(index_text(extent(self.program, each)) for each in extents)
         shape = f"({inner})" if len(extents) > 1 else inner
         return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
-
-
-def _given(conditions: tuple[Condition, ...], indices: tuple[Generator, ...]) -> dict[str, Index]:
-    """Return the indices that conditions give a number inside their range."""
-    ends = {g.variable: g.range.stop for g in indices}
-    found: dict[str, Index] = {}
-    for condition in conditions:
-        match condition:
-            case Relation("==", Int(number), Var(name)) | Relation("==", Var(name), Int(number)):
-                end = ends.get(name)
-                if isinstance(end, Int) and 0 <= number < end.value and name not in found:
-                    found[name] = Int(number)
-            case _:
-                pass
-    return found
-
-
-def _says(condition: Condition, given: dict[str, Index]) -> bool:
-    """Tell whether a condition says no more than what an index is."""
-    match condition:
-        case Relation("==", Var(name), value) | Relation("==", value, Var(name)):
-            return name in given and given[name] == value
-        case _:
-            return False
 
 
 def _group(term: Term) -> str:

@@ -106,7 +106,8 @@ class Nest:
         if array.role == "input" or array.name in self.b.before:
             with self.shapes.bound(storage):
                 places = tuple(self.b.index(s) for s in storage.subscripts)
-                value = as_float(self.b.load(array.name, places, array.element))
+                with self.b.guarded(*self._held(storage, places)):
+                    value = as_float(self.b.load(array.name, places, array.element))
         else:
             value = self._first(array.name, array.element)
         kind = array.element
@@ -129,18 +130,23 @@ class Nest:
     def _store_block(self, storage: Storage) -> None:
         with self.shapes.bound(storage):
             places = tuple(self.b.index(s) for s in storage.subscripts)
-        writes = [site for site in storage.sites if site.is_write]
         mask = both(
             self.b.inside(union(*(dims_of(p) for p in places))),
             *self.b.guards[: self.statements.bases[storage.array]],
-            *(self.b.held(storage.array, places) if all(s.guards for s in writes) else ()),
+            *self._held(storage, places),
         )
-        labels = tuple(dict.fromkeys(site.label for site in writes))
+        labels = tuple(dict.fromkeys(site.label for site in storage.sites if site.is_write))
         value = self.b.values.get(storage.array)
         assert value is not None
         if not set(dims_of(value)) <= set(union(*(dims_of(p) for p in places))):
             raise NotLowered(f"{labels[-1]}: {storage.array} would have one value for each row")
         self.b.emit(Store(storage.array, places, value, mask, labels[-1:]))
+
+    def _held(self, storage: Storage, places: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Return that the cells of a block are there, where only guards say so."""
+        if all(site.guards for site in storage.sites if site.is_write):
+            return self.b.held(storage.array, places)
+        return ()
 
     # Loops
 
