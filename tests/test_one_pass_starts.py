@@ -18,7 +18,11 @@ CASES = {
     "what it starts from has changed": ("s = 0.5 * s; l = exp(s - m)", "rest = 0.0", "l", 0),
     "changed between the passes": ("l = 0.0", "l = 2.0 * l + exp(first - m)", "l", 2),
     "a last term, put ahead": ("l = 0.0", "l = l + exp(first - m)", "l", 3),
-    "another name for the sum": ("l = 0.0", "total = l + exp(first - m)", "total", 2),
+    "another name for the sum": ("l = 0.0", "total = l + exp(first - m)", "total", 3),
+    "one more": ("l = 0.0", "total = l + exp(-m)", "total", 3),
+    "a root of the sum": ("l = 0.0", "total = sqrt(l + exp(first - m))", "total", 2),
+    "a maximum of the sum": ("l = 0.0", "total = max(l, exp(first - m))", "total", 2),
+    "a sum that is added to": ("l = 0.0", "total = l + exp(first)", "total", 3),
     "a name for what the sum was": ("l = 0.0; total = l + 2.0", "rest = 0.0", "total", 3),
 }
 

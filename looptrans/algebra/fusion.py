@@ -37,7 +37,7 @@ from looptrans.algebra.one_order import in_one_order
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.search import Search
-from looptrans.algebra.separable import Fusion, Separable, arrays_of, written_in
+from looptrans.algebra.separable import Fusion, Large, Separable, arrays_of, written_in
 from looptrans.algebra.tried import tried_text
 from looptrans.algebra.values import names_of, put
 from looptrans.analysis.budget import DEFAULT_SECONDS
@@ -82,7 +82,8 @@ def fuse(
         done = work.take(loop)
         if done is not None:
             return replace(done, laws=(*work.laws, *done.laws))
-    return Fusion("fused", in_one_order(work.recurrence), tuple(work.laws))
+    large = work.large[0].reason if work.large else ""
+    return Fusion("fused", in_one_order(work.recurrence), tuple(work.laws), large=large)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class _Work:
     iterations: list[Iteration]
     recurrence: Recurrence
     laws: list[Law] = field(default_factory=list)
+    large: list[Large] = field(default_factory=list)
 
     def take(self, loop: str) -> Fusion | None:
         """Fuse one more loop; return why not where that fails."""
@@ -339,7 +341,7 @@ class _Work:
                     "terms: " + tried_text(renamed, search.tried),
                 )
             separable = Separable(
-                self.program, earlier, self._between(self.iterations[-1]), self.laws
+                self.program, earlier, self._between(self.iterations[-1]), self.laws, self.large
             )
             done = separable.update(state, component.monoid, component.contribution)
             if isinstance(done, Fusion):
@@ -353,7 +355,8 @@ class _Work:
             read_inside=tuple(dict.fromkeys((*earlier.read_inside, *later.read_inside))),
             assumptions=tuple(dict.fromkeys((*earlier.assumptions, *later.assumptions))),
         )
-        return None
+        stuck = next((each for each in self.large if not each.is_freed(self.recurrence)), None)
+        return None if stuck is None else Fusion("unknown", reason=stuck.reason)
 
     def _for_numbers(self, later: Recurrence) -> Recurrence:
         """Return a later loop's recurrence without tests whether an earlier result is an infinity.

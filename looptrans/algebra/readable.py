@@ -26,7 +26,7 @@ from looptrans.algebra.values import (
     power,
 )
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
-from looptrans.ir.value import Binary, Call, Compare, Real, Select, Value
+from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Value, walk_value
 
 
 def value_of(expr: Expr, terms: Terms) -> Value:
@@ -107,8 +107,18 @@ def _exponential(exponent: Expr, terms: Terms) -> Value:
     two = terms.logarithm_of(2)
     halved = terms.reduced(exponent / two)
     if two in exponent.free_symbols and two not in halved.free_symbols:
-        return Call("exp2", (factored(halved, terms),))
-    return exponential(factored(exponent, terms))
+        return Call("exp2", (_exponent(halved, terms),))
+    return exponential(_exponent(exponent, terms))
+
+
+def _exponent(expr: Expr, terms: Terms) -> Value:
+    """Return a product or a sum, whichever takes less: `(x - m) / p`, but `x / p - m`."""
+    product, total = factored(expr, terms), value_of(expr, terms)
+    return total if _operations(total) < _operations(product) else product
+
+
+def _operations(value: Value) -> int:
+    return sum(not isinstance(part, Real | Const) for part in walk_value(value))
 
 
 def _sum(top: Expr, bottom: Expr, terms: Terms) -> Value:

@@ -8,11 +8,12 @@ whole, and so does what it starts from, where that is such a term too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from looptrans.algebra.atoms import Expr, Undefined, denominator
+from looptrans.algebra.change_of_state import freed_of_division
 from looptrans.algebra.infinities import extremes, infinite_arrays, may_be
 from looptrans.algebra.laws import Equation, Law, completed
 from looptrans.algebra.normal import Assumptions, equality
@@ -51,12 +52,39 @@ class Fusion:
         recurrence: The recurrence of the one loop, where fused.
         laws: The laws of separability and of moving, decided.
         reason: Why it was not done.
+        large: Why it is done only where the update is freed of its division afterwards.
     """
 
     decision: Decision
     recurrence: Recurrence | None = None
     laws: tuple[Law, ...] = ()
     reason: str = ""
+    large: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """A reduction that is moved by exponentials that may be too large for a number.
+
+    Attributes:
+        state: Its name.
+        reason: That, as a sentence without a full stop.
+        exponents: Of what exponentials are small, over states, inputs and parameters.
+    """
+
+    state: str
+    reason: str
+    exponents: tuple[Value, ...]
+
+    def is_freed(self, recurrence: Recurrence) -> bool:
+        """Tell whether a change of state leaves only small ones: `o * l` moves as `l` does."""
+        changes = freed_of_division(recurrence)
+        if not any(change.state == self.state for change in changes):
+            return False
+        terms = Terms(inputs_of(recurrence))
+        known = {terms.reduced(terms.normal(exponent)) for exponent in self.exponents}
+        update = changes[-1].recurrence.state(self.state).update
+        return _exponents(update, terms) <= known
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +96,14 @@ class Separable:
         earlier: The one pass so far.
         between: What stands from the first loop up to the later one.
         laws: What was decided on the way; more are put in.
+        large: The reductions that have to be freed of a division; more are put in.
     """
 
     program: Program
     earlier: Recurrence
     between: tuple[Node, ...]
     laws: list[Law]
+    large: list[Large] = field(default_factory=list)
 
     def update(self, state: StateVariable, monoid: str, term: Value) -> StateVariable | Fusion:
         """Return a reduction whose terms hold what is still being reduced, with a new update."""
@@ -127,10 +157,6 @@ class Separable:
         self.laws.append(moving)
         if moving.answer != "proved":
             return Fusion("unknown", reason="a term could not be moved")
-        if not _stay_small(state.update, others, (term, factor), terms):
-            cell = access_text(state.access)
-            why = "would be moved by exponentials that may be too large for a number"
-            return Fusion("unknown", reason=f"{cell} {why}")
         initial = self._moved_start(state, factor, others, monoid, domain) if results else None
         if isinstance(initial, Fusion):
             return initial
@@ -139,6 +165,12 @@ class Separable:
             reached = earlier.states[int(name[1:]) - 1]
             old |= {name: Real(reached.name), "z" + name[1:]: reached.update}
         ahead = {name: old["z" + name[1:]] for name in results}
+        small = _small(state.update, others)
+        known = {terms.reduced(terms.normal(exponent)) for exponent in small}
+        if small and not _exponents(term, terms) | _exponents(factor, terms) <= known:
+            cell = access_text(state.access)
+            why = f"{cell} would be moved by exponentials that may be too large for a number"
+            self.large.append(Large(state.name, why, tuple(put(each, old) for each in small)))
         moved_sum = put(factor, old)
         mine = Real(state.name)
         if sums:
@@ -261,36 +293,41 @@ class Separable:
         return replace(found, positive=found.positive | names)
 
 
-def _stay_small(
-    update: Value, others: Mapping[str, Value], made: tuple[Value, ...], terms: Terms
-) -> bool:
-    """Tell whether exponentials are of what the listing takes them of, or quotients of such.
+def _small(update: Value, others: Mapping[str, Value]) -> list[Value]:
+    """Return of what exponentials are as small as the listing's own.
 
     In `exp(x - m) / (l + exp(s - m))` none is large where m is the largest x; what it is in lowest
-    terms, `exp(x) / (exp(s) + l * exp(m))`, may be infinite above and below the line.
+    terms, `exp(x) / (exp(s) + l * exp(m))`, may be infinite above and below the line. What a sum
+    is moved by from one m to the next is a quotient of two of the listing's.
 
     Args:
         update: The update as the listing has it.
         others: New names for the earlier results.
-        made: What is made of its term.
-        terms: The terms of normal forms.
     """
-    own = _exponents(update, terms) | _exponents(put(update, others), terms)
-    if not own:
-        return True
-    own |= {terms.reduced(one + other) for one in own for other in own}
-    known = own | {terms.reduced(one - other) for one in own for other in own}
-    return all(_exponents(value, terms) <= known for value in made)
+    own = list(_taken(update))
+    own += [add(one, other) for one in own for other in own]
+    found = []
+    for here in dict.fromkeys(own):
+        there = put(here, others)
+        found += [here, there, subtract(here, there), subtract(there, here)]
+    return found
+
+
+def _taken(value: Value) -> Iterator[Value]:
+    """Yield of what exponentials are taken in a value, those of 2 as of e."""
+    for part in walk_value(value):
+        match part:
+            case Call("exp", (exponent,)):
+                yield exponent
+            case Call("exp2", (exponent,)):
+                yield multiply(exponent, Call("log", (Const(2.0),)))
+            case _:
+                pass
 
 
 def _exponents(value: Value, terms: Terms) -> set[Expr]:
     """Return the normal forms of what exponentials are taken of."""
-    found = set()
-    for part in walk_value(value):
-        if isinstance(part, Call) and part.function in ("exp", "exp2"):
-            times = terms.logarithm_of(2) if part.function == "exp2" else 1
-            found.add(terms.reduced(times * terms.normal(part.arguments[0])))
-    return found
+    return {terms.reduced(terms.normal(exponent)) for exponent in _taken(value)}
 
 
 def _named_reads(value: Value) -> Value:

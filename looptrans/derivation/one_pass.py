@@ -22,6 +22,7 @@ from looptrans.derivation.bodies import (
     written_in,
 )
 from looptrans.derivation.reading import as_written, over_listing
+from looptrans.derivation.state import change_and_guard
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import (
     Update,
@@ -78,6 +79,8 @@ def one_pass(program: Program, *loops: str) -> DerivationStep:
     updates = tuple(
         (state.access, state.initial, over_listing(state.update, step)) for state in step.states
     )
+    if fusion.large:
+        _require_divided_once(final, name, fusion.large)
     law = as_written(final, name, updates, bounds=step.range, condition=step.condition)
     return DerivationStep(
         f"one pass instead of {len(loops)}: {_says(cells)}",
@@ -96,6 +99,18 @@ def one_pass(program: Program, *loops: str) -> DerivationStep:
         ),
         (*fusion.laws, law),
     )
+
+
+def _require_divided_once(program: Program, loop: str, reason: str) -> None:
+    """Require that the next step can be to divide once, behind the loop.
+
+    Raises:
+        NotDone: It cannot, and what the loop holds may be too large meanwhile.
+    """
+    try:
+        change_and_guard(program, loop)
+    except NotDone:
+        raise NotDone(reason) from None
 
 
 def _rest(
