@@ -6,21 +6,32 @@ q = o * l:  q <- q * exp(m - M) + exp(x - M) * v,  and o = q / l where l is not 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import sympy
 
 from looptrans.algebra.atoms import Expr, Undefined, is_zero_or_one
-from looptrans.algebra.inputs import Input
+from looptrans.algebra.inputs import Input, index_variables
 from looptrans.algebra.normal import Assumptions, Equality, equality
 from looptrans.algebra.one_order import in_one_order
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.readable import factored, value_of
 from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import ONE, ZERO, add, divide, multiply, names_of, power, put
-from looptrans.ir.value import Call, Const, Real, Value
+from looptrans.algebra.values import (
+    ONE,
+    ZERO,
+    add,
+    arrays_of,
+    divide,
+    multiply,
+    names_of,
+    power,
+    put,
+)
+from looptrans.ir.value import Binary, Call, Const, Real, Select, Unary, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,120 @@ def freed_of_division(recurrence: Recurrence) -> tuple[ChangeOfState, ...]:
             found.append(change)
             recurrence = change.recurrence
     return tuple(found)
+
+
+def freed_of_numbers(
+    recurrence: Recurrence, found: Set[str]
+) -> tuple[Recurrence, tuple[ChangeOfState, ...]]:
+    """Find plain sums from 0 on whose terms divide by what is the same in all of them.
+
+    o <- o + x * v / n
+    q = o * n:  q <- q + x * v,  and o = q / n
+
+    Args:
+        recurrence: The recurrence.
+        found: The arrays of what need not be divided by in every iteration.
+
+    Returns:
+        The recurrence with that as parameters of its own, and the changes.
+    """
+    recurrence = _with_divisors(recurrence, found)
+    given = {item.name for item in recurrence.parameters if arrays_of(item.value) & found}
+    changes, changed = [], recurrence
+    for state in recurrence.states:
+        change = _change_of_sum(changed, state, given)
+        if change is not None:
+            changes.append(change)
+            changed = change.recurrence
+    return recurrence, tuple(changes)
+
+
+def _with_divisors(recurrence: Recurrence, found: Set[str]) -> Recurrence:
+    """Return a recurrence whose inputs are not divided by what is the same in all iterations."""
+    inputs, parameters = [], list(recurrence.parameters)
+    quotients: dict[str, Value] = {}
+    for item in recurrence.inputs:
+        above, below = _divided(
+            item.value,
+            lambda v: bool(arrays_of(v) & found) and recurrence.loop not in index_variables(v),
+        )
+        inputs.append(replace(item, value=above) if below else item)
+        names = []
+        for value in below:
+            known = next((p for p in parameters if p.value == value), None)
+            if known is None:
+                over = tuple(name for name in item.over if name in index_variables(value))
+                known = Input(f"p{len(parameters) + 1}", value, over)
+                parameters.append(known)
+            names.append(Real(known.name))
+        if names:
+            quotients[item.name] = divide(Real(item.name), multiply(*names))
+    if not quotients:
+        return recurrence
+    states = tuple(replace(s, update=put(s.update, quotients)) for s in recurrence.states)
+    return replace(recurrence, states=states, inputs=tuple(inputs), parameters=tuple(parameters))
+
+
+def _divided(value: Value, same: Callable[[Value], bool]) -> tuple[Value, list[Value]]:
+    """Return a value without divisors of the whole of it, and these."""
+    match value:
+        case Binary("/", above, below):
+            found, divisors = _divided(above, same)
+            if same(below):
+                return found, [*divisors, below]
+            return Binary("/", found, below), divisors
+        case Binary("*", left, right):
+            one, mine = _divided(left, same)
+            other, its = _divided(right, same)
+            return Binary("*", one, other), [*mine, *its]
+        case Unary(op, operand):
+            found, divisors = _divided(operand, same)
+            return Unary(op, found), divisors
+        case Select(condition, chosen, otherwise) if otherwise == ZERO:
+            found, divisors = _divided(chosen, same)
+            return Select(condition, found, otherwise), divisors
+        case _:
+            return value, []
+
+
+def _change_of_sum(
+    recurrence: Recurrence, state: StateVariable, given: Set[str]
+) -> ChangeOfState | None:
+    terms = Terms(inputs_of(recurrence))
+    try:
+        rest = terms.normal(put(state.update, {state.name: ZERO}))
+        grown = terms.normal(state.update)
+    except Undefined:
+        return None
+    if state.initial != ZERO or not terms.is_zero(grown - rest - terms.normal(Real(state.name))):
+        return None
+    below = _bottoms(rest, given, terms)
+    if not below:
+        return None
+    factor = multiply(*below)
+    moved = terms.normal(multiply(value_of(rest, terms), factor))
+    update = add(Real(state.name), factored(moved, terms))
+    old = divide(Real(state.name), factor)
+    proof = equality(
+        divide(update, factor),
+        put(state.update, {state.name: old}),
+        Assumptions(inputs_of(recurrence)),
+    )
+    if proof.answer != "proved":
+        return None
+    changed = replace(state, update=update)
+    states = tuple(changed if s.name == state.name else s for s in recurrence.states)
+    made = in_one_order(replace(recurrence, states=states))
+    return ChangeOfState(state.name, factor, made, old, proof)
+
+
+def _bottoms(rest: Expr, given: Set[str], terms: Terms) -> list[Value]:
+    """Return what a normal form is divided by that is made of given parameters alone."""
+    return [
+        power(value_of(base, terms), int(times))
+        for base, times in sympy.factor_list(sympy.fraction(terms.reduced(rest))[1])[1]
+        if terms.names_in(base) and terms.names_in(base) <= given
+    ]
 
 
 def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | None:
@@ -153,13 +278,7 @@ def _same_divisors(
     chosen = any(is_zero_or_one(terms.meaning[s]) for s in rest.free_symbols if s in terms.meaning)
     if state.initial != ZERO or not chosen:
         return []
-    same = {item.name for item in recurrence.parameters}
-    found = []
-    for base, times in sympy.factor_list(sympy.fraction(terms.reduced(rest))[1])[1]:
-        names = terms.names_in(base)
-        if names and names <= same:
-            found.append(power(value_of(base, terms), int(times)))
-    return found
+    return _bottoms(rest, {item.name for item in recurrence.parameters}, terms)
 
 
 def _factors(

@@ -37,9 +37,9 @@ from looptrans.algebra.one_order import in_one_order
 from looptrans.algebra.order import inputs_of
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.search import Search
-from looptrans.algebra.separable import Fusion, Large, Separable, arrays_of, written_in
+from looptrans.algebra.separable import Fusion, Large, Separable, written_in
 from looptrans.algebra.tried import tried_text
-from looptrans.algebra.values import names_of, put
+from looptrans.algebra.values import arrays_of, names_of, put
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var

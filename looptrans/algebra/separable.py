@@ -23,7 +23,7 @@ from looptrans.algebra.readable import factored
 from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.search import Search
 from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import add, divide, multiply, names_of, put, subtract
+from looptrans.algebra.values import add, arrays_of, divide, multiply, names_of, put, subtract
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.program import Assign, If, Node, Program
@@ -344,11 +344,6 @@ def _named_reads(value: Value) -> Value:
 
 def _is(value: Value, number: float) -> bool:
     return isinstance(value, Const) and value.value == number
-
-
-def arrays_of(value: Value) -> set[str]:
-    """Return the arrays a value reads."""
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
 def written_in(body: tuple[Node, ...]) -> set[str]:

@@ -75,6 +75,7 @@ def with_step(
     step: Recurrence,
     guards: Mapping[str, Condition],
     after: Callable[[Writer], tuple[Node, ...]] | None = None,
+    unread: tuple[Access, ...] = (),
 ) -> tuple[Program, Law]:
     """Let a loop compute another recurrence over the same cells.
 
@@ -84,6 +85,7 @@ def with_step(
         step: What it is to compute, with the cells, inputs and parameters it has now.
         guards: The guards of updates.
         after: Writes what is to stand behind the loop.
+        unread: Cells that the loop need not look at any more.
 
     Returns:
         The program, and the law that its loop computes just that.
@@ -93,7 +95,7 @@ def with_step(
     """
     cells = tuple(state.access for state in step.states)
     labels = labels_of(step)
-    rest = rest_of(program, loop, flow(program), cells, labels)
+    rest = rest_of(program, loop, flow(program), (*cells, *unread), labels)
     position, node = position_of(program, loop)
     hull = replace(node, body=rest.body)
     writer = Writer(replace_at(program, position, (hull,)))

@@ -23,7 +23,7 @@ from looptrans.derivation.parts import in_parts
 from looptrans.derivation.passes import sum_as_loop
 from looptrans.derivation.scattered import scatter
 from looptrans.derivation.sharing import one_launch
-from looptrans.derivation.state import change_and_guard, change_state
+from looptrans.derivation.state import change_and_guard, change_state, divide_behind
 from looptrans.derivation.states import in_state
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.derivation.two_nests import in_two_nests
@@ -49,6 +49,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "guard": (guard, (str,)),
     "change of state": (change_state, (str,)),
     "guarded change of state": (change_and_guard, (str,)),
+    "division behind": (divide_behind, (str,)),
     "contraction": (contract, (str,)),
     "transformation": (transformed, (str,)),
     "parallel": (in_parallel, (str,)),

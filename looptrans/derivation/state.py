@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from looptrans.algebra.change_of_state import ChangeOfState, freed_of_division
+from looptrans.algebra.change_of_state import ChangeOfState, freed_of_division, freed_of_numbers
 from looptrans.algebra.laws import Equation, Law
 from looptrans.algebra.recurrence import Recurrence
 from looptrans.algebra.values import divide, put
-from looptrans.derivation.bodies import labels_of, ranges_in
+from looptrans.derivation.bodies import labels_of, position_of, ranges_in, written_in
 from looptrans.derivation.guards import (
     conditions,
     guard_laws,
@@ -21,10 +22,10 @@ from looptrans.derivation.loop import loop_read, operator_for, with_step
 from looptrans.derivation.reading import over_listing
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Writer
-from looptrans.ir.condition import Data
+from looptrans.ir.condition import Condition, Data
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.ir.value import Compare, Const, Range, Read, Select, Value
+from looptrans.ir.value import Compare, Const, Range, Read, Select, Value, walk_value
 from looptrans.transforms.accesses import listed
 
 
@@ -58,6 +59,29 @@ def change_and_guard(program: Program, loop: str) -> DerivationStep:
     return _changed(program, loop, "guarded change of state")
 
 
+def divide_behind(program: Program, loop: str) -> DerivationStep:
+    """Divide by what earlier loops have found once, behind the loop, and not in each iteration.
+
+        for j: O[i] = O[i] + w[j] * V[j] / n   ->   for j: O[i] = O[i] + w[j] * V[j]
+                                                    O[i] = O[i] / n
+
+    The loop need not wait for n then.
+
+    Args:
+        program: The program.
+        loop: The loop.
+
+    Raises:
+        NotDone: No sum divides by what an earlier loop has found.
+    """
+    step = loop_read(program, loop)
+    _, node = position_of(program, loop)
+    step, changes = freed_of_numbers(step, written_in(program.body) - written_in(node.body))
+    if not changes:
+        raise NotDone("no sum divides by what an earlier loop has found")
+    return _with_changes(program, loop, "division behind", step, changes, {})
+
+
 def _changed(program: Program, loop: str, kind: str) -> DerivationStep:
     step, guarded = unguarded(loop_read(program, loop))
     changes = freed_of_division(step)
@@ -72,30 +96,47 @@ def _changed(program: Program, loop: str, kind: str) -> DerivationStep:
     wanted = bool(guarded) or kind != "change of state"
     guards = conditions(next_values(new), new, found.operator) if wanted else {}
     guards = guarded | guards
+    required: tuple[Law, ...] = ()
+    text = ""
+    if guards and not guarded:
+        required = guard_laws(new, found.operator, guards)
+        text = f"; nothing moves before {listed(names_in_guard(new, guards))} does"
+    made = _with_changes(program, loop, kind, step, changes, guards)
+    laws = (*made.laws[:-1], *required, made.laws[-1])
+    return replace(made, name=made.name + text, laws=laws, operator=found)
+
+
+def _with_changes(
+    program: Program,
+    loop: str,
+    kind: str,
+    step: Recurrence,
+    changes: tuple[ChangeOfState, ...],
+    guards: Mapping[str, Condition],
+) -> DerivationStep:
+    """Let a loop keep the new states, and bring the old ones back behind it."""
     ranges = ranges_in(program, labels_of(step))
 
     def behind(writer: Writer) -> tuple[Node, ...]:
         return _readouts(writer, ranges, changes, step)
 
-    after, again = with_step(program, loop, new, guards, behind)
+    factors = [_over_cells(change.factor, step) for change in changes]
+    below = {p.access for value in factors for p in walk_value(value) if isinstance(p, Read)}
+    unread = tuple(sorted(below - {s.access for s in step.states}, key=access_text))
+    after, again = with_step(program, loop, changes[-1].recurrence, guards, behind, unread)
     laws = tuple(law for c in changes for law in (require_proved(_law(c)), _nothing(c, step)))
-    text = ""
-    if guards and not guarded:
-        laws += guard_laws(new, found.operator, guards)
-        text = f"; nothing moves before {listed(names_in_guard(new, guards))} does"
     names = [
-        f"{access_text(step.state(c.state).access)} * {value_text(_over_cells(c.factor, step))}"
-        for c in changes
+        f"{access_text(step.state(c.state).access)} * {value_text(factor)}"
+        for c, factor in zip(changes, factors, strict=True)
     ]
     return DerivationStep(
-        f"change of state: the loop keeps {listed(names)}, and one division stands behind it{text}",
+        f"change of state: the loop keeps {listed(names)}, and one division stands behind it",
         kind,
         (loop,),
         program,
         after,
         (),
         (*laws, again),
-        found,
     )
 
 

@@ -270,6 +270,7 @@ def one_pass(work: Work) -> None:
             _alone_as_before(work, before, each, count)
             plain = 0
     _joined_passes(work)
+    _joined_once_divided(work, notes)
     _joined_with_sums(work, notes)
 
 
@@ -304,6 +305,17 @@ def _are_beside_rows(work: Work, each: Passes) -> bool:
         for label in each.sums
         if places[label].loops
     )
+
+
+def _joined_once_divided(work: Work, notes: int) -> None:
+    """Join the passes that are left, which divide behind themselves by what they waited for."""
+    left = dict.fromkeys(name for run in _runs(work) for name in run)
+    before = work.mark()
+    del work.notes[notes:]
+    for name in left:
+        work.take("division behind", name)
+    if work.program == before.program or _joined_passes(work) == 0:
+        work.back_to(before)
 
 
 def _joined_with_sums(work: Work, notes: int) -> None:

@@ -377,17 +377,21 @@ def inputs_written(
     updates = {name: with_sums(folded(update, there), there) for name, update in updates.items()}
     extra: list[Node] = []
     given: dict[str, Value] = {}
-    for item in (*step.inputs, *step.parameters):
+    inside = dict(known)
+    items = (*step.inputs, *step.parameters)
+    for item in items:
         value = folded(item.value, known)
-        uses = sum(
-            part == Real(item.name) for update in updates.values() for part in walk_value(update)
-        )
+        wanted = [*updates.values(), *(other.value for other in items if other is not item)]
+        uses = sum(part in (Real(item.name), item.value) for w in wanted for part in walk_value(w))
         if uses > 1 and not item.over and is_costly(value):
             name = writer.array(f"x_{suffix_of(*around, step.loop)}")
             cell = Access(name, ())
             extra.append(writer.assign(cell, value))
-            value = Read(cell)
+            value = inside[item.value] = Read(cell)
         given[item.name] = value
+    for item in items:
+        if inside.get(item.value) != given[item.name]:
+            given[item.name] = folded(item.value, inside)
     return tuple(extra), given, updates
 
 
