@@ -499,6 +499,20 @@ def f(T: Float[Array, "V D"], at: Int[Array, "N", "0:V"], w: Float[Array, "N"]):
         for d in range(0, D):
             Y[n, d] = T[at[n], d] * w[n]
     return Y
+### a table by buckets of pairs, causal
+def f(Q: Float[Array, "H M E"], K: Float[Array, "H M E"], V: Float[Array, "H M D"],
+      T: Float[Array, "R H"], at: Int[Array, "M M", "0:R"]):
+    O = zeros((H, M, D))
+    for h in range(0, H):
+        for i in range(0, M):
+            l = 0.0
+            for j in range(0, i + 1):
+                l += exp(sum(Q[h, i, e] * K[h, j, e] for e in range(0, E)) + T[at[i, j], h])
+            for j in range(0, i + 1):
+                s = sum(Q[h, i, e] * K[h, j, e] for e in range(0, E)) + T[at[i, j], h]
+                for d in range(0, D):
+                    O[h, i, d] += exp(s) / l * V[h, j, d]
+    return O
 ### a table of distances that ends at R, on both sides
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
       T: Float[Array, "2*R+1"]):

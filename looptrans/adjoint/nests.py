@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -14,9 +14,19 @@ from looptrans.algebra.values import ZERO, is_number
 from looptrans.ir.affine import difference, is_same, sides, total
 from looptrans.ir.alike import alike
 from looptrans.ir.condition import Condition, Relation, Some, conjunction, is_data_dependent
-from looptrans.ir.index import Arith, Index, Int, Opaque, Var, children, rebuild, variables
+from looptrans.ir.index import (
+    Arith,
+    Index,
+    Int,
+    Opaque,
+    Var,
+    children,
+    opaque_terms,
+    rebuild,
+    variables,
+)
 from looptrans.ir.rewrite import access_changed, condition_changed, replaced, value_changed
-from looptrans.ir.value import Access, Generator, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import Access, Binary, Generator, Read, Reduce, Select, Value, walk_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +100,7 @@ def _needing(first: Nest, nests: list[Nest]) -> list[Nest]:
 def _joined(first: Nest, second: Nest) -> Nest | None:
     if len(first.loops) != len(second.loops):
         return None
-    if _in_order(first, second):
+    if _in_order(first, second) or _looks_up(first) or _looks_up(second):
         return None
     moved = _with_names_of(first, second, second.loops)
     if moved is None or moved.conditions != first.conditions:
@@ -98,6 +108,11 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
     if not _share_work(first, moved) and not _is_worth_it(first, moved):
         return _joined_across(first, second)
     return _both(first, moved)
+
+
+def _looks_up(nest: Nest) -> bool:
+    """Tell whether a nest adds to cells that are looked up: that is done in atomic parts."""
+    return any(opaque_terms(index) for u in nest.updates for index in u.target.indices)
 
 
 def _joined_across(first: Nest, second: Nest) -> Nest | None:
@@ -123,13 +138,13 @@ def _with_some_of(first: Nest, second: Nest) -> Nest | None:
     for i: for j: dS = …; dQ[i] += …  and  for i: for j: if j > i: dS = …; d[0] += dS
 
     are for i: for j: dS = …; dQ[i] += …; d[0] += dS if j > i else 0.0. Nothing is worked out
-    besides, and what is added is a number.
+    besides: what is added is a number, or a row times one.
     """
     some, whole = (
         (first, second) if len(first.conditions) > len(second.conditions) else (second, first)
     )
     more = tuple(c for c in some.conditions if c not in whole.conditions)
-    numbers = all(u.adds and not u.inner for u in some.updates)
+    numbers = all(u.adds and _is_a_number_of_rows(u, some) for u in some.updates)
     known = {s.cell: _neutral(s.value) for s in whole.scalars}
     same = all(known.get(s.cell) == _neutral(s.value) for s in some.scalars)
     if not set(whole.conditions) <= set(some.conditions) or not (numbers and same):
@@ -141,6 +156,16 @@ def _with_some_of(first: Nest, second: Nest) -> Nest | None:
     added = tuple(replace(u, value=Select(conjunction(*more), u.value, ZERO)) for u in some.updates)
     updates = (*added, *whole.updates) if some is first else (*whole.updates, *added)
     return replace(whole, updates=updates)
+
+
+def _is_a_number_of_rows(update: Update, nest: Nest) -> bool:
+    """Tell whether what is added has no row that the loops that are summed over go through."""
+    kept = {name for index in update.target.indices for name in variables(index)}
+    summed = {g.variable for g in nest.loops} - kept
+    inner = {g.variable for g in update.inner}
+    read = [part.access for part in walk_value(update.value) if isinstance(part, Read)]
+    names = ({name for index in access.indices for name in variables(index)} for access in read)
+    return not any(each & inner and each & summed for each in names)
 
 
 def _neutral(value: Value, depth: int = 0) -> Value:
@@ -360,6 +385,55 @@ def asked_first(
         )
 
     return tuple(sorted(conditions, key=lambda each: not is_there(each)))
+
+
+def asked_of_pairs(nest: Nest, conditions: Iterable[Condition]) -> dict[str, Index]:
+    """Return the cells that are looked up for each pair of rows whose product a nest works out.
+
+        for c: for i: for j: if bucket[i, j] == c:  s = sum(Q[i, e] * K[j, e] for e);  d[c] += s
+
+    As the condition is another one for each i and j, no rows of both are left to be multiplied: the
+    products are worked out once for all c, and added to the cell that is looked up. That is done
+    for numbers, not for rows of them.
+    """
+    if any(u.inner or not u.adds for u in nest.updates):
+        return {}
+    own = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
+    pairs = [pair for s in nest.scalars for pair in _multiplied(s.value)]
+    found: dict[str, Index] = {}
+    for condition in conditions:
+        match condition:
+            case Relation("==", value, Var(name)) | Relation("==", Var(name), value) if (
+                name in own and opaque_terms(value)
+            ):
+                asked = {n for term in opaque_terms(value) for n in variables(term)}
+                if name not in variables(value) and any(
+                    asked & one and asked & other for one, other in pairs
+                ):
+                    found.setdefault(name, value)
+            case _:
+                pass
+    return found
+
+
+def _multiplied(value: Value) -> Iterator[tuple[set[str], set[str]]]:
+    """Yield which variables tell the rows apart on the two sides of each product in a sum."""
+    for part in walk_value(value):
+        match part:
+            case Reduce("sum", _, Binary("*", left, right)):
+                sides = [
+                    {
+                        name
+                        for read in walk_value(side)
+                        if isinstance(read, Read)
+                        for index in read.access.indices
+                        for name in variables(index)
+                    }
+                    for side in (left, right)
+                ]
+                yield sides[0] - sides[1], sides[1] - sides[0]
+            case _:
+                pass
 
 
 def chosen_by(conditions: Iterable[Condition]) -> list[str]:

@@ -33,6 +33,7 @@ from looptrans.adjoint.nests import (
     Nest,
     Update,
     asked_first,
+    asked_of_pairs,
     chosen_by,
     merged,
     rows_innermost,
@@ -232,16 +233,29 @@ class Writer:
             adds = bool(first) or number > 0
             given = pinned(shared, gradient.indices, self.said)
             cells, shared = at_single_values(shared, gradient.indices, self.said)
-            found.append(
-                self._nest(
+
+            def written(
+                given: dict[str, Index],
+                generators: tuple[Generator, ...],
+                cells: tuple[Generator, ...] = cells,
+                shared: tuple[Condition, ...] = shared,
+                value: Value = value,
+                adds: bool = adds,
+            ) -> Nest:
+                return self._nest(
                     moved(target, given),
                     tuple(g for g in cells if g.variable not in given),
-                    tuple(replace(g, range=range_moved(g.range, given)) for g in first),
+                    tuple(replace(g, range=range_moved(g.range, given)) for g in generators),
                     tuple(condition_moved(c, given) for c in shared if not says_which(c, given)),
                     value_moved(value, given),
                     adds or bool(given),
                 )
-            )
+
+            nest = written(given, first)
+            looked_up = asked_of_pairs(nest, shared)
+            if looked_up:
+                nest = written(given | looked_up, in_order(self._as_in_text(first)))
+            found.append(nest)
         return found
 
     def _turn(self, terms: list[Term]) -> int:
@@ -481,7 +495,7 @@ class Writer:
             lines += ["    " + line for line in body_text(nest, printed)]
         lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
         self.meant = printed.scalars | {names.get(d.name, d.name): d.name for d in made}
-        arguments += [f"{name}: int" for name in self._sizespinned(arguments, lines)]
+        arguments += [f"{name}: int" for name in self._sizes_given(arguments, lines)]
         head = f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"
         text = "\n".join([head, *lines]) + "\n"
         try:
@@ -493,7 +507,7 @@ class Writer:
                 f"what was derived is no listing: {first.message} in {line}"
             ) from None
 
-    def _sizespinned(self, arguments: list[str], lines: list[str]) -> list[str]:
+    def _sizes_given(self, arguments: list[str], lines: list[str]) -> list[str]:
         """Return the sizes that only their use says are sizes: a value alone may have one left."""
         here = {word for line in lines for word in re.findall(r"\w+", line)}
         said = [*arguments, *map(contract_text, self.program.contracts)]

@@ -1,0 +1,55 @@
+"""Numbers that are looked up for each pair of rows, as the bias of a bucket: their gradient."""
+
+from __future__ import annotations
+
+from looptrans.adjoint.backward import backward
+from looptrans.emit.backward import emitted_with_backward
+from looptrans.ir.listing import listing
+from tests.analysis import program
+
+LISTING = """
+def attention(
+    Q: Float[Array, "B M E"],
+    K: Float[Array, "B N E"],
+    V: Float[Array, "B N D"],
+    bias: Float[Array, "C"],
+    bucket: Int[Array, "M N", "0:C"],
+    kind: Int[Array, "N", "0:C"],
+):
+    O = zeros((B, M, D))
+    for b in range(0, B):
+        for i in range(0, M):
+            m = -inf
+            for j in range(0, N):
+                m = max(m, sum(Q[b, i, e] * K[b, j, e] for e in range(0, E)) + bias[AT])
+            l = 0.0
+            for j in range(0, N):
+                s = sum(Q[b, i, e] * K[b, j, e] for e in range(0, E)) + bias[AT]
+                l += exp(s - m)
+                for d in range(0, D):
+                    O[b, i, d] += exp(s - m) * V[b, j, d]
+            for d in range(0, D):
+                O[b, i, d] /= l
+    return O
+"""
+
+
+def test_no_product_is_worked_out_for_each_number_of_the_table() -> None:
+    found = listing(backward(program(LISTING.replace("AT", "bucket[i, j]"))).program)
+    assert "dbias_part[bucket[i, j], b, i] = dbias_part[bucket[i, j], b, i] + " in found
+    assert "== c" not in found
+
+
+def test_what_columns_are_asked_for_is_asked_before_rows_are_multiplied() -> None:
+    """Of each kind there are columns, and products of rows with them: nothing is done twice."""
+    found = listing(backward(program(LISTING.replace("AT", "kind[j]"))).program)
+    assert "if kind[j] == c:" in found
+    assert "dbias_part[kind[j]" not in found
+
+
+def test_blocks_of_pairs_add_to_the_table_in_atomic_parts() -> None:
+    text = emitted_with_backward(program(LISTING.replace("AT", "bucket[i, j]"))).text
+    kernel = text.partition("def attention_backward_dbias_part_kernel(")[2].partition("_config(")[0]
+    assert "BLOCK_I iterations of i by BLOCK_J iterations of j" in kernel
+    assert "tl.dot(" in kernel
+    assert kernel.count("tl.atomic_add(") == 1
