@@ -536,7 +536,8 @@ def _group(term: Term) -> str:
         f"{g.variable} {index_text(g.range.start)} {index_text(g.range.stop)}"
         for g in neutral.generators
     )
-    brackets = sorted(condition_text(c) for c in neutral.brackets) if term.generators else []
+    told = (c for c in neutral.brackets if not is_data_dependent(c))
+    brackets = sorted(map(condition_text, told)) if term.generators else []
     return f"{text} | {' '.join(brackets)}"
 
 
