@@ -6,7 +6,7 @@ gives its readers copies, so that what autograd remembers of them stays as it wa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,10 +54,13 @@ class GradientStore(VectorStore):
     Attributes:
         tensor_type: The type of real numbers.
         is_fixed: Whether nothing writes it, so that readers need no copies.
+        parts: Of what nothing writes, views that were read before: what comes back through one is
+            added up in a tensor of its size, and goes on from there once.
     """
 
     tensor_type: torch.dtype = torch.float64
     is_fixed: bool = False
+    parts: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
     @property
     def _is_real(self) -> bool:
@@ -171,12 +174,31 @@ class GradientStore(VectorStore):
         if found is None or any(isinstance(at, Ramp) and at.step < 0 for at in place):
             return None  # torch has no views that go backwards
         where, source = found
-        view: torch.Tensor = self.data[where]
+        view = self._part(where) if self.is_fixed else self.data[where]
         view = view.permute(sorted(range(len(source)), key=source.__getitem__))
         for axis in range(len(self.lanes)):
             if axis not in source:
                 view = view.unsqueeze(axis)
         return view
+
+    def _part(self, where: tuple[int | slice, ...]) -> torch.Tensor:
+        """Return a view of data that nothing writes, always the same one of the same part."""
+        data = self.data
+        ends = ((at.start, at.stop, at.step) if isinstance(at, slice) else at for at in where)
+        key = (id(data), *ends)
+        if key not in self.parts:
+            numbers = [dimension for dimension, at in enumerate(where) if isinstance(at, int)]
+            longest = max(numbers, key=lambda d: int(data.shape[d]), default=None)
+            if longest is None:
+                self.parts[key] = data[where]
+            else:
+                rows = (id(data), "rows", longest)
+                if rows not in self.parts:
+                    self.parts[rows] = data.unbind(longest)
+                row = self.parts[rows][where[longest]]
+                self.parts[key] = row[where[:longest] + where[longest + 1 :]]
+        found: torch.Tensor = self.parts[key]
+        return found
 
     def _found(self, place: Place) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Return the data with whole dimensions last, and what indexes the dimensions before.
