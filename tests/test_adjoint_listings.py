@@ -959,6 +959,19 @@ def f(X: Float[Array, "M N"], V: Float[Array, "N"]):
             if j <= i:
                 P[i, j] = P[i, j] / l[i]
     return P
+### a triangle of weights that is kept whole
+def f(Q: Float[Array, "N E"], K: Float[Array, "N E"]):
+    P = zeros((N, N))
+    G = zeros((N, E))
+    for i in range(N):
+        for j in range(i + 1):
+            P[i, j] = exp(sum(Q[i, e] * K[j, e] for e in range(E)))
+    for i in range(N):
+        r = sum(P[i, j] for j in range(i + 1))
+        for j in range(i + 1):
+            for e in range(E):
+                G[i, e] += P[i, j] * r * K[j, e]
+    return G
 """
 PAGED = "pages and places in them, each with a name"
 CHOSEN = "blocks of keys that are chosen for each row"
