@@ -116,6 +116,21 @@ def f(Q: Float[Array, "H N E"], K: Float[Array, "G N E"], V: Float[Array, "G N D
                     dQ[h, i, e] += ds * K[h // R, j, e]
     return dQ, dK, dV
 """
+ROW_OF_SCORES = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D)); s = zeros(N)
+    for i in range(M):
+        for j in range(i + 1):
+            s[j] = 0.0
+            for e in range(E):
+                s[j] += Q[i, e] * K[j, e]
+        m = max(s[j] for j in range(i + 1))
+        l = sum(exp(s[j] - m) for j in range(i + 1))
+        for j in range(i + 1):
+            for d in range(D):
+                O[i, d] += exp(s[j] - m) / l * V[j, d]
+    return O
+"""
 ONE_HEAD_EACH = GRADIENTS.replace("h // R", "h").replace("G N", "H N").replace("G, N", "H, N")
 ONE_HEAD_EACH = ONE_HEAD_EACH.replace("    assert H == G * R\n", "")
 SIZES = {"H": 4, "G": 2, "R": 2, "M": 3, "N": 4, "E": 2, "D": 3}
@@ -348,3 +363,9 @@ def test_gradients_that_share_weights_are_gathered_each_in_its_own_rows(text: st
     assert [kernel.name for kernel in found.kernels] == ["f_dQ_kernel", "f_dK_dV_kernel"]
     assert all(has_products(kernel.body) for kernel in found.kernels)
     assert recheck(saved(derive(before, "fold", nests="results again"))) == ()
+
+
+def test_a_row_of_scores_that_is_used_again_is_of_products() -> None:
+    (kernel,) = lowered(program(ROW_OF_SCORES)).kernels
+    tiles = [op for op in kernel.body if isinstance(op, TileLoop)]
+    assert [sum(has_products((op,)) for op in tile.body) for tile in tiles] == [2, 2]

@@ -31,6 +31,7 @@ from looptrans.adjoint.sums import canonical, expanded, held_together
 from looptrans.adjoint.written_sums import in_order
 from looptrans.algebra.cells import condition_moved, mentions, moved, value_moved
 from looptrans.algebra.laws import joined
+from looptrans.algebra.values import is_number
 from looptrans.derivation.flows import flow_of, once_defined
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.merged import merged
@@ -43,6 +44,7 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
     Access,
+    Binary,
     Const,
     Create,
     Generator,
@@ -530,9 +532,17 @@ class _Writer:
 
 
 def _known(value: Value, facts: Facts) -> Value:
-    """Return a value without choices that are decided where it stands."""
+    """Return a value without what is decided where it stands: choices, and guards of sums."""
 
     def change(part: Value) -> Value | None:
+        if isinstance(part, Binary) and part.op == "+" and is_number(_known(part.left, facts), 0):
+            return _known(part.right, facts)
+        if isinstance(part, Reduce) and any(g.condition != ALWAYS for g in part.generators):
+            return replace(
+                part,
+                generators=tuple(_without_known(g, facts) for g in part.generators),
+                body=_known(part.body, facts),
+            )
         if not isinstance(part, Select):
             return None
         open_ = [c for c in held_together(part.condition) if not facts.imply(c)]
@@ -545,6 +555,12 @@ def _known(value: Value, facts: Facts) -> Value:
         return Select(condition, chosen, _known(part.otherwise, facts.and_(negation(condition))))
 
     return replaced(value, change)
+
+
+def _without_known(g: Generator, facts: Facts) -> Generator:
+    """Return a generator without the conditions that hold in any case."""
+    open_ = (c for c in held_together(g.condition) if not facts.imply(c))
+    return replace(g, condition=conjunction(*open_))
 
 
 def _range(bounds: Range, own: Mapping[str, Index]) -> Range:
