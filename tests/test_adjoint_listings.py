@@ -996,6 +996,42 @@ def f(X: Float[Array, "M N"], V: Float[Array, "N"]):
             if j <= i:
                 P[i, j] = P[i, j] / l[i]
     return P
+### a triangle of weights that is kept whole
+def f(Q: Float[Array, "N E"], K: Float[Array, "N E"]):
+    P = zeros((N, N))
+    G = zeros((N, E))
+    for i in range(N):
+        for j in range(i + 1):
+            P[i, j] = exp(sum(Q[i, e] * K[j, e] for e in range(E)))
+    for i in range(N):
+        r = sum(P[i, j] for j in range(i + 1))
+        for j in range(i + 1):
+            for e in range(E):
+                G[i, e] += P[i, j] * r * K[j, e]
+    return G
+### keys in two loops, the first ones and a window behind them
+def f(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((N, D))
+    for i in range(N):
+        m = -inf
+        l = 0.0
+        for j in range(0, min(2, i + 1)):
+            s = sum(Q[i, e] * K[j, e] for e in range(E))
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * V[j, d]
+            m = n
+        for j in range(max(2, i - W), i + 1):
+            s = sum(Q[i, e] * K[j, e] for e in range(E))
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * V[j, d]
+            m = n
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
 """
 PAGED = "pages and places in them, each with a name"
 CHOSEN = "blocks of keys that are chosen for each row"

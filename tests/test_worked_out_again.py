@@ -11,7 +11,7 @@ from looptrans.blocks.ops import TileLoop, has_products
 from looptrans.derivation.derive import derive
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import NotDone
-from looptrans.derivation.worked_out_again import worked_out_again
+from looptrans.derivation.worked_out_again import results_worked_out_again, worked_out_again
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.executor import execute, prepare
@@ -98,7 +98,42 @@ def f(X: Float[Array, "T C"], W: Float[Array, "C F"], U: Float[Array, "F C"]):
                 Y[t, c] += A[t, f] * U[f, c]
     return Y
 """
-SIZES = {"H": 2, "M": 3, "N": 4, "E": 2, "D": 3}
+GRADIENTS = """
+def f(Q: Float[Array, "H N E"], K: Float[Array, "G N E"], V: Float[Array, "G N D"],
+      dO: Float[Array, "H N D"], lse: Float[Array, "H N"], delta: Float[Array, "H N"]):
+    assert H == G * R
+    dQ = zeros((H, N, E)); dK = zeros((G, N, E)); dV = zeros((G, N, D))
+    for h in range(H):
+        for j in range(N):
+            for i in range(j, N):
+                p = exp(sum(Q[h, i, e] * K[h // R, j, e] for e in range(E)) - lse[h, i])
+                dp = sum(dO[h, i, d] * V[h // R, j, d] for d in range(D))
+                ds = p * (dp - delta[h, i])
+                for d in range(D):
+                    dV[h // R, j, d] += p * dO[h, i, d]
+                for e in range(E):
+                    dK[h // R, j, e] += ds * Q[h, i, e]
+                    dQ[h, i, e] += ds * K[h // R, j, e]
+    return dQ, dK, dV
+"""
+ROW_OF_SCORES = """
+def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D)); s = zeros(N)
+    for i in range(M):
+        for j in range(i + 1):
+            s[j] = 0.0
+            for e in range(E):
+                s[j] += Q[i, e] * K[j, e]
+        m = max(s[j] for j in range(i + 1))
+        l = sum(exp(s[j] - m) for j in range(i + 1))
+        for j in range(i + 1):
+            for d in range(D):
+                O[i, d] += exp(s[j] - m) / l * V[j, d]
+    return O
+"""
+ONE_HEAD_EACH = GRADIENTS.replace("h // R", "h").replace("G N", "H N").replace("G, N", "H, N")
+ONE_HEAD_EACH = ONE_HEAD_EACH.replace("    assert H == G * R\n", "")
+SIZES = {"H": 4, "G": 2, "R": 2, "M": 3, "N": 4, "E": 2, "D": 3}
 
 
 def program(text: str) -> Program:
@@ -310,3 +345,27 @@ def f(X: Float[Array, "M E"], W: Float[Array, "F E"], G: Float[Array, "F E"],
     assert all(dim.role != "lanes" for kernel in kernels for dim in kernel.dims)
     (plain,) = (kernel for kernel in kernels if not has_products(kernel.body))
     assert not any(isinstance(op, TileLoop) for op in plain.body)
+
+
+@pytest.mark.parametrize("text", [GRADIENTS, ONE_HEAD_EACH])
+def test_gradients_that_share_weights_are_gathered_each_in_its_own_rows(text: str) -> None:
+    before = program(text)
+    step = results_worked_out_again(before)
+    assert step.decision == "legal"
+    sizes = {p.name: SIZES[p.name] for p in before.parameters if p.is_integer}
+    inputs = prepare(before, sizes, None, 0).arrays
+    want = execute(before, sizes=sizes, inputs=inputs)
+    got = execute(step.after, sizes=sizes, inputs=inputs)
+    for name in ("dQ", "dK", "dV"):
+        np.testing.assert_allclose(got[name], want[name], rtol=1e-10)
+    found = lowered(before)
+    assert {each.array for each in found.made} == {"dQ", "dK", "dV"}
+    assert [kernel.name for kernel in found.kernels] == ["f_dQ_kernel", "f_dK_dV_kernel"]
+    assert all(has_products(kernel.body) for kernel in found.kernels)
+    assert recheck(saved(derive(before, "fold", nests="results again"))) == ()
+
+
+def test_a_row_of_scores_that_is_used_again_is_of_products() -> None:
+    (kernel,) = lowered(program(ROW_OF_SCORES)).kernels
+    tiles = [op for op in kernel.body if isinstance(op, TileLoop)]
+    assert [sum(has_products((op,)) for op in tile.body) for tile in tiles] == [2, 2]

@@ -96,7 +96,8 @@ class Reverse:
     said: Facts = field(init=False)
 
     def __post_init__(self) -> None:
-        self.simplifier = Simplifier(self.prepared, self.sizes)
+        shapes = {array.name: array.shape for array in self.program.arrays}
+        self.simplifier = Simplifier(self.prepared, self.sizes, shapes=shapes)
         self.said = said_of_sizes(self.program)
 
     @property
@@ -283,7 +284,8 @@ class Reverse:
 
     def _without_sums(self, term: Term, name: str, like: Definition) -> Term:
         """Make a definition of the sum in a term, so that it is worked out once."""
-        known_already = self.simplifier.by_rule(term, name) if term.generators else None
+        facts = Facts().inside(like.indices)
+        known_already = self.simplifier.by_rule(term, facts, name) if term.generators else None
         if known_already is not None:
             return self._without_sums(known_already, name, like)
         if not term.generators:

@@ -5,6 +5,7 @@ sum(P[i, j] * dP[i, j] for j)  ->  sum(O[i, d] * dO[i, d] for d)        dm[i]  -
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -15,18 +16,20 @@ from looptrans.adjoint.definitions import (
     free_variables,
     plain_name,
 )
-from looptrans.adjoint.facts import Facts
+from looptrans.adjoint.facts import Facts, bounds_of
 from looptrans.adjoint.guards import without_guards
 from looptrans.adjoint.in_parts import recognized_in_parts
-from looptrans.adjoint.recognition import applied
+from looptrans.adjoint.recognition import Rule, applied
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import simplified_brackets
 from looptrans.adjoint.sums import Term, bracketed, combined, inverted, mentioned, term_moved, times
 from looptrans.adjoint.weights import Prepared
 from looptrans.adjoint.written_sums import shown, shown_sum
+from looptrans.algebra.cells import condition_moved
 from looptrans.ir.affine import is_same
-from looptrans.ir.index import Int, Param
-from looptrans.ir.value import Binary, Call, IndexValue, Read, Reduce, Select, Value
+from looptrans.ir.condition import Condition, Relation
+from looptrans.ir.index import Index, Int, Param
+from looptrans.ir.value import Access, Binary, Call, IndexValue, Read, Reduce, Select, Value
 
 MOST_ROUNDS = 30
 
@@ -61,12 +64,14 @@ class Simplifier:
         sizes: Which of them are stored.
         inlined: Adjoints that are put in where they are read: their variables and terms.
         found: What was recognized and cancelled.
+        shapes: The extents of the arrays of the listing, as far as they are known.
     """
 
     prepared: Prepared
     sizes: Sizes
     inlined: dict[str, tuple[tuple[str, ...], list[Term]]] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
+    shapes: Mapping[str, tuple[Index | None, ...]] = field(default_factory=dict)
 
     @property
     def system(self) -> System:
@@ -192,7 +197,7 @@ class Simplifier:
             if kept is None:
                 return []
             term = counted(kept)
-            better = self.by_rule(term, of) or self._opened(term, facts, of)
+            better = self.by_rule(term, facts, of) or self._opened(term, facts, of)
             if better is None:
                 break
             term = better
@@ -243,19 +248,59 @@ class Simplifier:
             definition.origin == "adjoint" and isinstance(definition.value, Binary | Select)
         )
 
-    def by_rule(self, term: Term, of: str) -> Term | None:
-        """Return a term with a sum recognized that is stored; None where there is none."""
+    def by_rule(self, term: Term, facts: Facts, of: str) -> Term | None:
+        """Return a term with a sum recognized that is stored; None where there is none.
+
+        Args:
+            term: The term.
+            facts: What holds where it stands.
+            of: The adjoint it is part of.
+        """
         for rule in self.prepared.rules:
             if not self._is_at_hand(self.prepared.over_stored(rule.result)):
                 continue
             better = applied(term, rule)
-            if better is not None:
+            if better is not None and self._is_there(term, better, rule, facts):
                 better = self.prepared.over_stored(better)
                 left, right = bracketed(rule.pattern, *rule.given), rule.result
                 law = f"{shown(left)} = {shown(right)}"
                 self.found.append(Finding("recognized", of, law, rule.name))
                 return better
         return None
+
+    def _is_there(self, term: Term, better: Term, rule: Rule, facts: Facts) -> bool:
+        """Tell whether the cell that a rule leads to is one of those that are worked out.
+
+        The sum of a second loop over keys may be as that of a first one, for other keys.
+
+        Args:
+            term: The term, whose reads are inside of their arrays.
+            better: The term with the cell.
+            rule: The rule.
+            facts: What holds where the term stands.
+        """
+        definition = self.system.definitions[rule.name]
+        known = facts.inside(better.generators).and_(*term.brackets)
+        for access in _read(term):
+            known = known.and_(*self._bounds(access))
+        return all(
+            known.imply(condition)
+            for access in _read(better)
+            if access.array == rule.name
+            for condition in within(definition, access.indices)
+        )
+
+    def _bounds(self, access: Access) -> list[Condition]:
+        """Return what holds of the subscripts of what is read."""
+        definition = self.system.definitions.get(access.array)
+        if definition is not None:
+            return within(definition, access.indices)
+        found: list[Condition] = []
+        for index, extent in zip(access.indices, self.shapes.get(access.array, ()), strict=False):
+            found.append(Relation(">=", index, Int(0)))
+            if extent is not None:
+                found.append(Relation("<", index, extent))
+        return found
 
     def _is_at_hand(self, term: Term) -> bool:
         """Tell whether what a rule leads to need not be stored for it alone."""
@@ -297,8 +342,10 @@ class Simplifier:
                 if not self._is_at_hand(self.prepared.over_stored(rule.result)):
                     continue
                 better = applied(opened, rule)
-                better = None if better is None else self.prepared.over_stored(better)
-                if better is None or self._work(better) >= self._work(term):
+                if better is None or not self._is_there(opened, better, rule, facts):
+                    continue
+                better = self.prepared.over_stored(better)
+                if self._work(better) >= self._work(term):
                     continue
                 sides = _closed(term), _without(better, outside(term))
                 if rule.given:
@@ -313,6 +360,18 @@ class Simplifier:
                 self.found.append(Finding("contraction", of, law, reason, left, right))
                 return better
         return None
+
+
+def within(definition: Definition, indices: tuple[Index, ...]) -> list[Condition]:
+    """Return the conditions that say that a definition has a cell."""
+    here = dict(zip(definition.variables, indices, strict=True))
+    bounds = (c for g in definition.indices for c in bounds_of(g.variable, g.range))
+    return [condition_moved(condition, here) for condition in bounds]
+
+
+def _read(term: Term) -> list[Access]:
+    """Return what the factors of a term read in any case."""
+    return [atom.access for atom, _ in term.factors if isinstance(atom, Read)]
 
 
 def counted(term: Term) -> Term:

@@ -72,7 +72,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import loops
-from looptrans.transforms.extents import extent
+from looptrans.transforms.extents import extent, extreme
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,10 +487,9 @@ class Writer:
         lines = [f"    {contract_text(c)}" for c in program.contracts]
         for definition in made:
             name = names.get(definition.name, definition.name)
-            lines.append(f"    {self._created(name, definition.extents, True)}")
+            lines.append(f"    {self._created(name, definition.indices, True)}")
         for gradient in gradients.values():
-            extents = tuple(g.range.stop for g in gradient.indices)
-            lines.append(f"    {self._created(gradient.name, extents, False)}")
+            lines.append(f"    {self._created(gradient.name, gradient.indices, False)}")
         for nest in self.nests:
             lines += ["    " + line for line in body_text(nest, printed)]
         lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
@@ -521,9 +520,11 @@ class Writer:
         shape = tuple(extent(self.program, each) for each in extents)
         return f'{kind}[Array, "{shape_text(shape)}"]'
 
-    def _created(self, name: str, extents: tuple[Index, ...], precise: bool) -> str:
-        if not extents:
+    def _created(self, name: str, indices: tuple[Generator, ...], precise: bool) -> str:
+        if not indices:
             return f"{name} = 0.0"
+        ranges = {g.variable: g.range for g in indices}
+        extents = [extreme(g.range.stop, ranges, "highest") or g.range.stop for g in indices]
         inner = ", ".join(index_text(extent(self.program, each)) for each in extents)
         shape = f"({inner})" if len(extents) > 1 else inner
         return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"

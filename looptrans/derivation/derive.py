@@ -46,6 +46,7 @@ from looptrans.derivation.together import (
     outward,
     own_arrays,
     own_versions,
+    results_again,
     rows_again,
     sums,
     sums_in_loops,
@@ -67,7 +68,13 @@ from looptrans.transforms.tree import (
 )
 
 Nests: TypeAlias = Literal[
-    "joined", "rows again", "as written", "apart", "results apart", "sums in loops"
+    "joined",
+    "rows again",
+    "as written",
+    "results again",
+    "apart",
+    "results apart",
+    "sums in loops",
 ]
 NESTS: tuple[Nests, ...] = get_args(Nests)
 BLOCK = 64
@@ -97,8 +104,9 @@ def derive(
         nests: Whether nests that stand side by side are joined, stay as written, or, for `fold`,
             are taken apart where they hold several loops, or results told apart by different
             loops; what one loop hands to another then goes through memory. With `rows again`
-            nests are joined, and rows that loops hand to each other worked out again. With `sums in
-            loops` nests stay, and sums of several variables are loops over the first one.
+            nests are joined, and rows that loops hand to each other worked out again; with `results
+            again` results are told apart, and numbers that several hang on worked out again. With
+            `sums in loops` nests stay, and sums of several variables are loops over the first one.
         own: Whether arrays that iterations use one after the other get a part for each, as they
             must where several loops of an iteration use them.
         digits: For `fold`, whether loops over numbers of two digits become two.
@@ -129,6 +137,8 @@ def derive(
         rows = joined_in_rows(work, own=own)
     elif nests == "rows again":
         rows_again(work, own=own)
+    elif nests == "results again":
+        results_again(work)
     elif nests == "sums in loops":
         sums_in_loops(work)
     else:
@@ -142,7 +152,7 @@ def derive(
         seen_again(work, rows)
         if nests in ("apart", "results apart"):
             apart(work, results=nests == "results apart")
-        elif nests not in ("as written", "sums in loops"):
+        elif nests not in ("as written", "results again", "sums in loops"):
             by_themselves(work, numbers=numbers)
         known = _scalars_with_flow(work)
         if (digits and _in_digits(work)) | _to_rows(work):

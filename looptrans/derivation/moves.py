@@ -30,7 +30,11 @@ from looptrans.derivation.two_nests import in_two_nests
 from looptrans.derivation.versions import versions
 from looptrans.derivation.whole_rows import looked_up, whole_rows
 from looptrans.derivation.with_atomics import with_atomics
-from looptrans.derivation.worked_out_again import rows_worked_out_again, worked_out_again
+from looptrans.derivation.worked_out_again import (
+    results_worked_out_again,
+    rows_worked_out_again,
+    worked_out_again,
+)
 from looptrans.ir.program import Program
 
 Move = Callable[..., DerivationStep]
@@ -40,6 +44,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES, ALIKE, ROWS, TO_ROWS)},
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
+    "results worked out again": (results_worked_out_again, ()),
     "state": (in_state, (str,)),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),

@@ -65,6 +65,12 @@ def rows_again(work: Work, *, own: bool = False) -> None:
         brought_together(work)
 
 
+def results_again(work: Work) -> None:
+    """Give each result a nest of its own, where numbers that several hang on would take room."""
+    own_arrays(work)
+    work.take("results worked out again")
+
+
 def sums_in_loops(work: Work) -> None:
     """Write sums of several variables as loops over the first, and leave loops what they are."""
     own_arrays(work)

@@ -31,7 +31,10 @@ from looptrans.adjoint.sums import canonical, expanded, held_together
 from looptrans.adjoint.written_sums import in_order
 from looptrans.algebra.cells import condition_moved, mentions, moved, value_moved
 from looptrans.algebra.laws import joined
+from looptrans.algebra.values import is_number
 from looptrans.derivation.flows import flow_of, once_defined
+from looptrans.derivation.masks import with_guards
+from looptrans.derivation.merged import merged
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import reread
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
@@ -41,6 +44,7 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
     Access,
+    Binary,
     Const,
     Create,
     Generator,
@@ -146,35 +150,59 @@ def rows_worked_out_again(program: Program) -> DerivationStep:
     return _worked_out(program, in_several_loops(program), "rows worked out again")
 
 
-def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> DerivationStep:
-    if not arrays or not program.is_function:
-        raise NotDone("no large array is handed from one nest to another")
+def results_worked_out_again(program: Program) -> DerivationStep:
+    """Give each result a nest of its own, and work out again what several of them hang on.
+
+    for j: for i: p = exp(…)                      for i: for j: dQ[i] = dQ[i] + exp(…) * K[j]
+                  dQ[i] = dQ[i] + p * K[j]   ->
+                  dV[j] = dV[j] + p * dO[i]       for j: for i: dV[j] = dV[j] + exp(…) * dO[i]
+
+    Args:
+        program: The program.
+
+    Raises:
+        NotDone: There is nothing of the kind, or the listing cannot be read as definitions.
+    """
+    scalars = {a.name for a in program.arrays if a.role != "input" and a.rank == 0}
+    if not scalars or not program.is_function:
+        raise NotDone("no number is handed from one result to another")
+    writer = _writer(program)
+    system = writer.system
+    large = {
+        d.array: None
+        for d in system.definitions.values()
+        if d.array in scalars and not writer.sizes.is_small(d.extents) and not writer.is_kept(d)
+    }
+    gone = tuple(name for name in large if writer.is_gone(name))
+    if not any(map(writer.has_sums, gone)):
+        raise NotDone("no result hangs on numbers that would take room")
+    outputs = {writer.reading.outputs[name] for name in program.outputs}
+    for name in writer.wanted():
+        kept = system.definitions[name]
+        if name not in outputs and not writer.sizes.is_small(kept.extents):
+            raise NotDone(f"{kept.array or name} takes room in any case")
+    writer.numbers = frozenset(gone)
+    return writer.step(gone, "results worked out again")
+
+
+def _writer(program: Program) -> _Writer:
     try:
         reading = definitions_of(with_choices(program))
     except NotDifferentiated as error:
         raise NotDone(f"its arrays are not each defined once: {error.reason}") from None
-    writer = _Writer(program, reading, sizes_of(program, reading.system, reading.outputs, {}))
+    return _Writer(program, reading, sizes_of(program, reading.system, reading.outputs, {}))
+
+
+def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> DerivationStep:
+    if not arrays or not program.is_function:
+        raise NotDone("no large array is handed from one nest to another")
+    writer = _writer(program)
     gone = tuple(name for name in arrays if writer.is_gone(name))
-    if set(reading.outputs) != set(program.outputs) or not gone:
+    if not gone:
         raise NotDone("no large array is handed to another nest that need not be kept")
     if not any(map(writer.is_worth_it, gone)):
         raise NotDone(f"{gone[0]} is a number of each row, and may stay")
-    for array in _rounded(program):
-        if writer.is_gone(array):
-            raise NotDone(f"{array} rounds what it is set to")
-    once = [
-        name
-        for name in writer.gathered_once(gone)
-        if not _is_of_a_row(program, name) and not writer.is_of_one_batch(name)
-    ]
-    if once:
-        # Two products one after the other are not made one: each would be done for all others.
-        raise NotDone(f"{once[0]} is gathered once only, and may stay")
-    after = reread(replace(program, body=writer.body()))
-    law = "a value worked out again is the value that was read before"
-    shown = once_defined(program, flow_of(program), law)
-    text = f"work {', '.join(gone)} out again where it is read"
-    return DerivationStep(text, kind, (), program, after, (shown,))
+    return writer.step(gone, kind)
 
 
 def _is_of_a_row(program: Program, array: str) -> bool:
@@ -198,10 +226,44 @@ class _Writer:
     program: Program
     reading: Reading
     sizes: Sizes
+    # What is worked out ahead of the statements that read it, once for all of an iteration.
+    numbers: frozenset[str] = frozenset()
 
     @property
     def system(self) -> System:
         return self.reading.system
+
+    def step(self, gone: tuple[str, ...], kind: str) -> DerivationStep:
+        """Return the step that works arrays out again.
+
+        Args:
+            gone: What is worked out again.
+            kind: What the step is called.
+
+        Raises:
+            NotDone: One of them rounds, or is better kept.
+        """
+        program = self.program
+        if set(self.reading.outputs) != set(program.outputs):
+            raise NotDone("no large array is handed to another nest that need not be kept")
+        for array in _rounded(program):
+            if self.is_gone(array):
+                raise NotDone(f"{array} rounds what it is set to")
+        once = [
+            name
+            for name in self.gathered_once(gone)
+            if not _is_of_a_row(program, name) and not self.is_of_one_batch(name)
+        ]
+        if once:
+            # Two products one after the other are not made one: each would be done for all others.
+            raise NotDone(f"{once[0]} is gathered once only, and may stay")
+        body = self.body()
+        after = replace(program, body=merged(body) if self.numbers else body)
+        after = reread(with_guards(after) if self.numbers else after)
+        law = "a value worked out again is the value that was read before"
+        shown = once_defined(program, flow_of(program), law)
+        text = f"work {', '.join(gone)} out again where it is read"
+        return DerivationStep(text, kind, (), program, after, (shown,))
 
     def is_kept(self, definition: Definition) -> bool:
         """Tell whether a definition stays in memory."""
@@ -217,10 +279,12 @@ class _Writer:
     def is_worth_it(self, array: str) -> bool:
         """Tell whether an array takes room, or is of sums: no number of each row that is known."""
         mine = [d for d in self.system.definitions.values() if d.array == array]
-        return any(
-            not self.sizes.is_small(d.extents) or any(self._sums(self._inlined(d.value)))
-            for d in mine
-        )
+        return self.has_sums(array) or any(not self.sizes.is_small(d.extents) for d in mine)
+
+    def has_sums(self, array: str) -> bool:
+        """Tell whether an array is of sums that are worked out again with it."""
+        mine = [d for d in self.system.definitions.values() if d.array == array]
+        return any(any(self._sums(self._inlined(d.value))) for d in mine)
 
     def gathered_once(self, arrays: tuple[str, ...]) -> list[str]:
         """Return the arrays that one kept sum hangs on, made of none that several hang on.
@@ -230,7 +294,7 @@ class _Writer:
         """
         readers = dict.fromkeys(arrays, 0)
         made_of: dict[str, set[str]] = {array: set() for array in arrays}
-        for name in self._wanted():
+        for name in self.wanted():
             definition = self.system.definitions[name]
             for array in self._inside(definition) & set(arrays):
                 readers[array] += isinstance(definition.value, Reduce)
@@ -246,7 +310,7 @@ class _Writer:
 
         So have the keys and values of a head; the weights of a layer are those of every row.
         """
-        for name in self._wanted():
+        for name in self.wanted():
             definition = self.system.definitions[name]
             if array not in self._inside(definition):
                 continue
@@ -268,7 +332,7 @@ class _Writer:
         """Tell whether the sums in an array are those in something that does not hang on it."""
         mine = [d for d in self.system.definitions.values() if d.array == array]
         sums = {text for d in mine for text in self._sums(self._inlined(d.value))}
-        others = (self.system.definitions[name] for name in self._wanted())
+        others = (self.system.definitions[name] for name in self.wanted())
         apart = (d for d in others if array not in self._inside(d))
         known = {text for d in apart for text in self._sums(self._inlined(d.value))}
         return bool(sums) and sums <= known
@@ -301,7 +365,7 @@ class _Writer:
 
     def body(self) -> tuple[Node, ...]:
         """Return the listing with every kept definition in a nest of its own."""
-        wanted = self._wanted()
+        wanted = self.wanted()
         names = self._names(wanted)
         made: list[Node] = []
         nests: list[Node] = []
@@ -313,7 +377,7 @@ class _Writer:
             nests += self._nest(definition, value, names)
         return (*made, *nests)
 
-    def _wanted(self) -> list[str]:
+    def wanted(self) -> list[str]:
         """Return the kept definitions that outputs hang on, each behind those it reads."""
         found: dict[str, None] = {}
         seen: set[str] = set()
@@ -382,25 +446,59 @@ class _Writer:
         facts = Facts().inside((*definition.indices, *bound))
         body = _known(value.body if isinstance(value, Reduce) else value, facts)
         outer, inner = self._apart(definition, bound, body)
+        ahead: dict[str, Value] = {}
+        if self.numbers and bound:
+            value = definition.value
+            bare = self._ahead(value.body if isinstance(value, Reduce) else value, facts, ahead)
+            body = _known(bare, facts)
         own: dict[str, Index] = {}
         for g in (*outer, *bound, *inner):
             own[g.variable] = Var(self._free(plain_name(g.variable), own))
         bare = _with_names(body, own, names)
         cell = moved(Access(names[definition.name], definition.cell.access.subscripts), own)
-        conditions = conjunction(*(g.condition for g in bound if g.condition != ALWAYS))
+        within = Facts().inside(replace(g, condition=ALWAYS) for g in (*definition.indices, *bound))
+        asked = (c for g in bound for c in held_together(g.condition))
+        conditions = conjunction(*(c for c in asked if not within.imply(c)))
         if isinstance(value, Reduce):
             bare = joined(MONOID_OF[value.function], Read(cell), bare)
         node: Node = Assign("S", (cell,), (bare,))
         for g in reversed(inner):
             node = self._loop(g, own, node)
+        # Sums that are worked out ahead stand outside of the loops inside.
+        outside = {g.variable: own[g.variable] for g in (*outer, *bound)}
+        mine: list[Node] = [
+            Assign("S", (Access(name, ()),), (_with_names(each, outside, names),))
+            for name, each in ahead.items()
+        ]
         if conditions != ALWAYS:
-            node = If(_condition(conditions, own, names), (node,))
+            mine, node = [], If(_condition(conditions, own, names), (*mine, node))
         for g in reversed((*outer, *bound)):
-            node = self._loop(g, own, node)
+            node = self._loop(g, own, *mine, node)
+            mine = []
         first: list[Node] = []
         if isinstance(value, Reduce) and not definition.indices:
             first.append(Assign("S", (cell,), (Const(OF_NOTHING[value.function]),)))
         return [*first, node]
+
+    def _ahead(self, value: Value, facts: Facts, found: dict[str, Value]) -> Value:
+        """Put in what is not kept, but for numbers that are worked out ahead; note those."""
+
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Read):
+                return None
+            definition = self.system.definitions.get(part.access.array)
+            if definition is None or self.is_kept(definition):
+                return None
+            inner = self.system.instance(definition.name, part.access.indices)
+            name = definition.array
+            if name not in self.numbers:
+                return self._ahead(inner, facts, found)
+            known = _known(self._ahead(inner, facts, found), facts)
+            if found.setdefault(name, known) == known:
+                return Read(Access(name, ()))
+            return known
+
+        return replaced(value, change)
 
     def _apart(
         self, definition: Definition, bound: tuple[Generator, ...], body: Value
@@ -427,16 +525,24 @@ class _Writer:
         return name
 
     @staticmethod
-    def _loop(g: Generator, own: Mapping[str, Index], node: Node) -> Loop:
+    def _loop(g: Generator, own: Mapping[str, Index], *body: Node) -> Loop:
         variable = own[g.variable]
         assert isinstance(variable, Var)
-        return Loop(variable.name, _range(g.range, own), (node,))
+        return Loop(variable.name, _range(g.range, own), body)
 
 
 def _known(value: Value, facts: Facts) -> Value:
-    """Return a value without choices that are decided where it stands."""
+    """Return a value without what is decided where it stands: choices, and guards of sums."""
 
     def change(part: Value) -> Value | None:
+        if isinstance(part, Binary) and part.op == "+" and is_number(_known(part.left, facts), 0):
+            return _known(part.right, facts)
+        if isinstance(part, Reduce) and any(g.condition != ALWAYS for g in part.generators):
+            return replace(
+                part,
+                generators=tuple(_without_known(g, facts) for g in part.generators),
+                body=_known(part.body, facts),
+            )
         if not isinstance(part, Select):
             return None
         open_ = [c for c in held_together(part.condition) if not facts.imply(c)]
@@ -449,6 +555,12 @@ def _known(value: Value, facts: Facts) -> Value:
         return Select(condition, chosen, _known(part.otherwise, facts.and_(negation(condition))))
 
     return replaced(value, change)
+
+
+def _without_known(g: Generator, facts: Facts) -> Generator:
+    """Return a generator without the conditions that hold in any case."""
+    open_ = (c for c in held_together(g.condition) if not facts.imply(c))
+    return replace(g, condition=conjunction(*open_))
 
 
 def _range(bounds: Range, own: Mapping[str, Index]) -> Range:

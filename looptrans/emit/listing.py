@@ -79,6 +79,8 @@ def lowered(
         # With rows again no loop is written as a sum, which is another way, too.
         if nests == "rows again" and not (summed or "rows worked out again" in _kinds(derivation)):
             continue
+        if nests == "results again" and "results worked out again" not in _kinds(derivation):
+            continue
         summed = summed or "loop as sum" in _kinds(derivation)
         fused = not own and "transformation" in _kinds(derivation)
         joined = joined or fused
@@ -129,7 +131,7 @@ def _ways(program: Program) -> Iterator[tuple[Nests, bool]]:
     A row that all iterations use in turn can be worked out again where each has one of its own.
     """
     for nests in NESTS:
-        if not reused(program):
+        if not reused(program) or nests == "results again":
             yield nests, False
         elif nests == "rows again":
             yield from ((nests, True), (nests, False))
