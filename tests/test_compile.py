@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -284,3 +285,11 @@ def test_a_factor_of_any_sign_goes_through_a_maximum() -> None:
     for scale in (0.5, -0.5, 0.0):
         scores = (scale * q @ k.transpose(-1, -2)).masked_fill(later, -torch.inf)
         torch.testing.assert_close(compiled(q, k, v, scale), scores.softmax(-1) @ v)
+
+
+def test_a_compiled_listing_can_be_sent_to_another_process() -> None:
+    compiled = looptrans.compile(TOTAL)
+    again = pickle.loads(pickle.dumps(compiled))
+    assert (again.listing, again.source) == (compiled.listing, compiled.source)
+    x = torch.ones(3, 5)
+    torch.testing.assert_close(again(x), compiled(x))

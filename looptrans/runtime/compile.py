@@ -44,6 +44,7 @@ class Compiled:
         path: Path,
         listing: str,
         derived: Callable[[], Derived],
+        made_from: tuple[Source, str | None, bool],
     ) -> None:
         from looptrans.runtime.gradients import with_gradients
 
@@ -54,6 +55,11 @@ class Compiled:
         self.source = source
         self.path = path
         self.listing = listing
+        self._made_from = made_from
+
+    def __reduce__(self) -> tuple[Callable[..., Compiled], tuple[Source, str | None, bool]]:
+        """Pickle the listing, from which another process makes the kernels again."""
+        return _compiled, self._made_from
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Run the kernels."""
@@ -92,17 +98,24 @@ def compile_listing(
     """
     try:
         source, function = _source(listing, function)
-        prepare_device()
-        # Only the last part of a path can show in a module: bare loops are named after it.
-        base = cache_key(source.text, function, source.name.rpartition("/")[2])
-        key = f"{base}_split" if split else base
-        kept = read_kept(key) or _emitted(key, source, function, split)
+        return _compiled(source, function, split)
     except ListingError as error:
         error.add_note(error.render())
         raise
+
+
+def _compiled(source: Source, function: str | None, split: bool) -> Compiled:
+    """Return the function of a listing, from what was kept of it where there is something."""
+    prepare_device()
+    # Only the last part of a path can show in a module: bare loops are named after it.
+    base = cache_key(source.text, function, source.name.rpartition("/")[2])
+    key = f"{base}_split" if split else base
+    kept = read_kept(key) or _emitted(key, source, function, split)
     module = load_module(f"looptrans_emitted_{key}", kept.text, kept.path)
     derived = functools.partial(_derived, base, source, function)
-    return Compiled(getattr(module, kept.name), kept.text, kept.path, source.text, derived)
+    made_from = source, function, split
+    launcher = getattr(module, kept.name)
+    return Compiled(launcher, kept.text, kept.path, source.text, derived, made_from)
 
 
 def _source(listing: Listing, function: str | None) -> tuple[Source, str | None]:
