@@ -44,3 +44,14 @@ def test_only_free_rows_from_places_that_are_never_negative_begin_at_0() -> None
     assert found.loops == ("i",)
     assert with_rows_from_0(found.program) is None
     assert with_rows_from_0(program(PADDED.replace("0:N+1", "-1:N+1"))) is None
+
+
+def test_rows_may_end_where_another_array_says() -> None:
+    """Rows of a sequence, from `cu[b]` to `cu[b + 1]`, stay what they are: they are packed."""
+    between = PADDED.replace("range(pad[b], N)", "range(pad[b], stop[b])")
+    between = between.replace('0:N+1"],', '0:N+1"],\n    stop: Int[Array, "B", "0:N+1"],', 1)
+    text = listing(backward(program(between)).program)
+    assert "max(" not in text
+    assert text.count("lse[b, i]") > 1
+    packed = PADDED.replace("range(pad[b], N)", "range(pad[b], pad[b] + 4)")
+    assert with_rows_from_0(program(packed)) is None

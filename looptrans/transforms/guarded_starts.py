@@ -69,13 +69,16 @@ def with_guarded_starts(
 
 
 def _starting(program: Program, is_free: Callable[[Program, LoopPath], bool]) -> Iterator[LoopPath]:
-    """Yield the free loops that begin where an array says, and do not end so."""
+    """Yield the free loops that begin where an array says, and do not end where the same does.
+
+    Rows from `cu[b]` to `cu[b + 1]` are those of a sequence, which are packed.
+    """
     for path in loop_paths(program):
         start, stop = simplified(path.loop.range.start), path.loop.range.stop
         if (
             isinstance(start, Opaque)
             and _is_natural(program, start.array)
-            and not any(True for _ in opaque_terms(stop))
+            and start.array not in {term.array for term in opaque_terms(stop)}
             and path.loop.range.step == 1
             and path.loop.execution == "sequential"
             and is_free(program, path)
