@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from looptrans.adjoint.backward import backward
 from looptrans.emit.backward import emitted_with_backward
+from looptrans.executor import execute
 from looptrans.ir.listing import listing
 from tests.analysis import program
+from tests.test_adjoint_torch import gradients
 
 LISTING = """
 def attention(
@@ -53,3 +59,42 @@ def test_blocks_of_pairs_add_to_the_table_in_atomic_parts() -> None:
     assert "BLOCK_I iterations of i by BLOCK_J iterations of j" in kernel
     assert "tl.dot(" in kernel
     assert kernel.count("tl.atomic_add(") == 1
+
+
+PADDED = """
+def padded(
+    Q: Float[Array, "M E"],
+    K: Float[Array, "N E"],
+    bias: Float[Array, "C"],
+    bucket: Int[Array, "M W", "-1:C+1"],
+):
+    O = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            if j < W and bucket[i, j] >= 0 and bucket[i, j] < C:
+                O[i] += tanh(sum(Q[i, e] * K[j, e] for e in range(0, E)) * bias[bucket[i, j]])
+    return O
+"""
+
+
+def test_numbers_that_are_no_entry_of_the_table_are_asked_for_first() -> None:
+    """Where the listing does, the gradient reads and adds to nothing beside the table."""
+    listed = program(PADDED)
+    found = backward(listed)
+    assert "dbias_part[bucket[i, j], i] = dbias_part[bucket[i, j], i] + " in listing(found.program)
+    random = np.random.default_rng(0)
+    bucket = np.array([[-1, 0, 1], [2, 1, -1], [0, 2, 2]])
+    arrays: dict[str, Any] = {
+        "Q": random.standard_normal((3, 2)),
+        "K": random.standard_normal((4, 2)),
+        "bias": random.standard_normal(2),
+        "bucket": bucket,
+    }
+    sizes = {"M": 3, "N": 4, "E": 2, "C": 2, "W": 3}
+    incoming = {"O": random.standard_normal(3)}
+    given = {**arrays, found.incoming["O"]: incoming["O"]}
+    forward = execute(found.forward, sizes=sizes, inputs=arrays)
+    given |= {saved.name: forward[saved.name] for saved in found.saved}
+    got = execute(found.program, sizes=sizes, inputs=given)
+    for of, want in gradients(listed, sizes, arrays, incoming).items():
+        np.testing.assert_allclose(got[found.gradients[of]], want, atol=1e-12)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from itertools import product
+
+import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.facts import Facts, said_of_sizes
@@ -92,3 +95,20 @@ def test_a_cell_that_only_a_guard_keeps_inside_is_read_under_it() -> None:
     loads = re.findall(r"tl\.load\(\s*y_ptr.*?\n    \)", text, re.DOTALL)
     assert loads
     assert all("N - 1 >= 0" in load for load in loads)
+
+
+@pytest.mark.parametrize("at", ["min(i, j, i)", "max(min(i, R), min(j, R))"])
+def test_an_argument_that_stands_twice_is_one_piece(at: str) -> None:
+    """Where i and j are both larger than R, the smaller of each with R is R and R."""
+    found, subscripts = _read(CLAMPED.replace("min(max(j - i, -R), R) + R", at), "near")
+    made = pieces(subscripts, said_of_sizes(found))
+    for i, j in product(range(6), range(6)):
+        here = {"i": i, "j": j, "R": 3}
+        held = [
+            c for c, conditions in made if all(_of(condition_text(k), here) for k in conditions)
+        ]
+        assert [_of(index_text(cell), here) for (cell,) in held] == [_of(at, here)]
+
+
+def _of(text: str, here: dict[str, int]) -> int:
+    return int(eval(text, {}, here))  # what the tests wrote

@@ -15,7 +15,7 @@ from math import gcd
 
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.solving import replacing
-from looptrans.ir.affine import Form, form_of, index_of, simplified
+from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import MIRRORED, Comparison, Condition, Relation
 from looptrans.ir.index import Extremum, Index, children, opaque_terms, variables
 
@@ -56,8 +56,12 @@ def _pieces(
     if extremum is None:
         yield subscripts, conditions
         return
-    for chosen in extremum.arguments:
-        asked = _all_hold(conditions, _attains(extremum, chosen), facts)
+    arguments: list[Index] = []
+    for argument in extremum.arguments:
+        if not any(is_same(argument, other) for other in arguments):
+            arguments.append(argument)
+    for number, chosen in enumerate(arguments):
+        asked = _all_hold(conditions, _attains(extremum.op, arguments, number), facts)
         if asked is not None:
             change = replacing(extremum, chosen)
             moved = tuple(simplified(change(index)) for index in subscripts)
@@ -87,13 +91,12 @@ def _innermost(index: Index) -> Extremum | None:
     return index if isinstance(index, Extremum) and not opaque_terms(index) else None
 
 
-def _attains(extremum: Extremum, chosen: Index) -> Iterator[Condition]:
-    """Yield when an argument is the first that is as small (large) as the whole."""
-    number = extremum.arguments.index(chosen)
-    for place, other in enumerate(extremum.arguments):
+def _attains(which: str, arguments: list[Index], number: int) -> Iterator[Condition]:
+    """Yield when an argument is the first that is as small (large) as all of them, none twice."""
+    for place, other in enumerate(arguments):
         if place != number:
-            op: Comparison = "<" if extremum.op == "min" else ">"
-            apart = form_of(chosen).plus(form_of(other), -1)
+            op: Comparison = "<" if which == "min" else ">"
+            apart = form_of(arguments[number]).plus(form_of(other), -1)
             common = gcd(apart.constant, *apart.terms.values())
             least = Form({t: n // common for t, n in apart.terms.items()}, apart.constant // common)
             moving = Form({t: n for t, n in least.terms.items() if variables(t)})

@@ -12,7 +12,7 @@ done once for all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -43,7 +43,7 @@ from looptrans.adjoint.printing import Printed, body_text, shape_text
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes
-from looptrans.adjoint.solving import at_single_values, pinned, says_which
+from looptrans.adjoint.solving import at_single_values, declared, pinned, says_which
 from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, term_moved
 from looptrans.adjoint.written_sums import in_order, value_of
@@ -254,9 +254,26 @@ class Writer:
             nest = written(given, first)
             looked_up = asked_of_pairs(nest, shared)
             if looked_up:
-                nest = written(given | looked_up, in_order(self._as_in_text(first)))
+                there = tuple(self._in_range_of(cells, looked_up))
+                inside = in_order(self._as_in_text(first))
+                nest = written(given | looked_up, inside, shared=(*shared, *there))
             found.append(nest)
         return found
+
+    def _in_range_of(
+        self, cells: tuple[Generator, ...], looked_up: dict[str, Index]
+    ) -> Iterator[Condition]:
+        """Yield that what is looked up is one of the cells, unless its declaration says so.
+
+        A listing may hold other numbers, where it asks before it reads.
+        """
+        for g in cells:
+            if g.variable in looked_up:
+                for bound in bounds_of(g.variable, g.range):
+                    asked = condition_moved(bound, looked_up)
+                    known = self.said.and_(*declared([asked], self.program.arrays))
+                    if not known.imply(asked):
+                        yield asked
 
     def _turn(self, terms: list[Term]) -> int:
         """Return when terms are added: sums behind what starts them, before what waits.
