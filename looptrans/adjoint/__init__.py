@@ -22,6 +22,6 @@ through time              handed_on, set_in_steps, summed_steps, states_kept, re
                           in_time, through_time
 adjoints made simpler     simplifying, recognition, in_parts, vanishing
 what is kept in memory    size, made_whole, saving
-the backward listing      writing, again, nests, standing, printing
+the backward listing      writing, again, nests, inside_arrays, standing, printing
 the whole, with proofs    backward, derived, one_derivation, proofs
 """

@@ -12,7 +12,7 @@ done once for all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -27,8 +27,8 @@ from looptrans.adjoint.definitions import (
     reads_of,
     refreshed_generators,
 )
-from looptrans.adjoint.facts import Facts, bounds_of, said_of_sizes
-from looptrans.adjoint.in_range import Inside, tested_products
+from looptrans.adjoint.facts import bounds_of
+from looptrans.adjoint.inside_arrays import Arrays
 from looptrans.adjoint.nests import (
     Nest,
     Update,
@@ -44,30 +44,27 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import at_single_values, declared, pinned, says_which
-from looptrans.adjoint.standing import Scalar, has_sum, outside_sums, put_in
+from looptrans.adjoint.standing import has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, term_moved
 from looptrans.adjoint.written_sums import in_order, value_of
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
     Condition,
-    conjunction,
     is_data_dependent,
 )
 from looptrans.ir.diagnostic import ListingError
-from looptrans.ir.index import Index, Int, Var, substitute, variables
+from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
 from looptrans.ir.program import Declaration, Program
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
     Call,
-    Const,
     Generator,
     Holds,
     Read,
     Reduce,
-    Select,
     Value,
     walk_value,
 )
@@ -98,9 +95,7 @@ class Writer:
         nests: The nests that were written.
         shown: What saved definitions are called in the listings.
         meant: Which definition each scalar and each array made in the backward listing is.
-        incoming: For the gradient of each output that receives one, the definition of the output.
-        said: What the listing says of its sizes.
-        tested: The sizes that a variable is multiplied by where the listing tests it.
+        arrays: What nests read, and how far each goes.
     """
 
     program: Program
@@ -112,14 +107,11 @@ class Writer:
     nests: list[Nest] = field(default_factory=list)
     shown: dict[str, str] = field(default_factory=dict)
     meant: dict[str, str] = field(default_factory=dict)
-    incoming: dict[str, str] = field(default_factory=dict)
-    said: Facts = field(default_factory=Facts)
-    tested: frozenset[str] = frozenset()
+    arrays: Arrays = field(init=False)
 
     def __post_init__(self) -> None:
         """Read what the listing says of its sizes."""
-        self.said = said_of_sizes(self.program)
-        self.tested = tested_products(self.program)
+        self.arrays = Arrays.of(self.program, self.system, {})
 
     def written(
         self, gradients: dict[str, Gradient], incoming: dict[str, str], saver: Saver
@@ -131,7 +123,8 @@ class Writer:
             incoming: For each output that receives one, the name of its gradient.
             saver: Says how what is saved leaves the forward.
         """
-        self.incoming = {name: self.outputs[output] for output, name in incoming.items()}
+        of = {name: self.outputs[output] for output, name in incoming.items()}
+        self.arrays = replace(self.arrays, incoming=of)
         made: list[Definition] = []
         nests: list[Nest] = []
         for name in self._stored_adjoints(gradients, saver):
@@ -230,35 +223,38 @@ class Writer:
                 replace(t, brackets=tuple(c for c in t.brackets if c not in shared)) for t in bare
             ]
             value = value_of(inner)
+            given = pinned(shared, gradient.indices, self.arrays.said)
+            cells, shared = at_single_values(shared, gradient.indices, self.arrays.said)
+
             adds = bool(first) or number > 0
-            given = pinned(shared, gradient.indices, self.said)
-            cells, shared = at_single_values(shared, gradient.indices, self.said)
-
-            def written(
-                given: dict[str, Index],
-                generators: tuple[Generator, ...],
-                cells: tuple[Generator, ...] = cells,
-                shared: tuple[Condition, ...] = shared,
-                value: Value = value,
-                adds: bool = adds,
-            ) -> Nest:
-                return self._nest(
-                    moved(target, given),
-                    tuple(g for g in cells if g.variable not in given),
-                    tuple(replace(g, range=range_moved(g.range, given)) for g in generators),
-                    tuple(condition_moved(c, given) for c in shared if not says_which(c, given)),
-                    value_moved(value, given),
-                    adds or bool(given),
-                )
-
-            nest = written(given, first)
+            nest = self._nest_at(given, target, cells, first, shared, value, adds)
             looked_up = asked_of_pairs(nest, shared)
             if looked_up:
-                there = tuple(self._in_range_of(cells, looked_up))
-                inside = in_order(self._as_in_text(first))
-                nest = written(given | looked_up, inside, shared=(*shared, *there))
+                given, first = given | looked_up, in_order(self._as_in_text(first))
+                there = (*shared, *self._in_range_of(cells, looked_up))
+                nest = self._nest_at(given, target, cells, first, there, value, adds)
             found.append(nest)
         return found
+
+    def _nest_at(
+        self,
+        given: dict[str, Index],
+        target: Access,
+        indices: tuple[Generator, ...],
+        generators: tuple[Generator, ...],
+        conditions: tuple[Condition, ...],
+        value: Value,
+        adds: bool,
+    ) -> Nest:
+        """Return the nest of the cells some of whose indices are given."""
+        return self._nest(
+            moved(target, given),
+            tuple(g for g in indices if g.variable not in given),
+            tuple(replace(g, range=range_moved(g.range, given)) for g in generators),
+            tuple(condition_moved(c, given) for c in conditions if not says_which(c, given)),
+            value_moved(value, given),
+            adds or bool(given),
+        )
 
     def _in_range_of(
         self, cells: tuple[Generator, ...], looked_up: dict[str, Index]
@@ -271,7 +267,7 @@ class Writer:
             if g.variable in looked_up:
                 for bound in bounds_of(g.variable, g.range):
                     asked = condition_moved(bound, looked_up)
-                    known = self.said.and_(*declared([asked], self.program.arrays))
+                    known = self.arrays.said.and_(*declared([asked], self.program.arrays))
                     if not known.imply(asked):
                         yield asked
 
@@ -365,61 +361,9 @@ class Writer:
             outer = list(self._as_in_text(tuple(outer), generators))
         update = Update(target, inner, body, adds)
         around = (*outer, *generators)
-        tested = asked_first(tested, around, self._extents)
+        tested = asked_first(tested, around, self.arrays.extents)
         nest = Nest(around, tested, tuple(scalars.values()), (update,))
-        return with_what_is_known(self._in_range(nest))
-
-    def _in_range(self, nest: Nest) -> Nest:
-        """Leave out what would read beside an array: the listing reads none of it there."""
-        own = frozenset(g.variable for g in nest.loops)
-        reads = Inside(self._extents, self._starts, own, self.tested)
-        nest = self._asked_in_range(nest, reads)
-        conditions = nest.conditions
-        facts = self.said.and_(*conditions).inside(nest.loops)
-        (update,) = nest.updates
-        value, more = reads.value(update.value, facts.inside(update.inner))
-        update = replace(update, value=value)
-        conditions = (*nest.conditions, *more)
-        nest = replace(nest, conditions=conditions)
-        scalars = []
-        for scalar in nest.scalars:
-            definition = self.system.definitions.get(scalar.cell.array)
-            is_sum = definition is None or definition.origin == "adjoint"
-            known = self.said.and_(*_known_to(nest, scalar))
-            value, needed = reads.value(scalar.value, known, is_sum=is_sum)
-            if needed:
-                value = Select(conjunction(*needed), value, Const(0.0))
-            scalars.append(replace(scalar, value=value))
-        return replace(nest, scalars=tuple(scalars), updates=(update,))
-
-    def _asked_in_range(self, nest: Nest, reads: Inside) -> Nest:
-        """Ask before a condition whether what it reads is there: other loops stand inside."""
-        loops = {g.variable: g for g in nest.loops}
-        found: dict[Condition, None] = {}
-        for condition in nest.conditions:
-            around = _around(loops, condition_variables(condition))
-            known = [*_bounds(loops, around)]
-            known += [each for each in found if condition_variables(each) <= around]
-            found |= dict.fromkeys(reads.condition(condition, self.said.and_(*known)))
-        return replace(nest, conditions=tuple(found))
-
-    def _extents(self, access: Access) -> tuple[Index | None, ...]:
-        like = self.incoming.get(access.array, access.array)
-        definition = self.system.definitions.get(like)
-        if definition is not None:
-            # How far one index goes may depend on another: j < i + 1.
-            here = dict(zip(definition.variables, access.indices, strict=True))
-            return tuple(substitute(each, here) for each in definition.extents)
-        arrays = {array.name: array for array in self.program.arrays}
-        return arrays[access.array].shape if access.array in arrays else ()
-
-    def _starts(self, access: Access) -> tuple[Index, ...]:
-        like = self.incoming.get(access.array, access.array)
-        definition = self.system.definitions.get(like)
-        if definition is None:
-            return (Int(0),) * len(access.indices)
-        here = dict(zip(definition.variables, access.indices, strict=True))
-        return tuple(substitute(g.range.start, here) for g in definition.indices)
+        return with_what_is_known(self.arrays.read_inside(nest))
 
     def _outside(self, term: Term) -> tuple[Generator, ...]:
         """Order the loops of a sum; those that choose what is read stand outside of others.
@@ -575,44 +519,6 @@ def _renamed(term: Term, names: list[str]) -> Term:
         replace(g, variable=name) for g, name in zip(moved.generators, names, strict=True)
     )
     return replace(moved, generators=generators)
-
-
-def _around(loops: Mapping[str, Generator], names: Iterable[str]) -> set[str]:
-    """Return which loops stand around what reads some variables."""
-    around: set[str] = set()
-    queue = [*names]
-    while queue:
-        name = queue.pop()
-        if name in loops and name not in around:
-            around.add(name)
-            bounds = loops[name].range
-            queue += [*variables(bounds.start), *variables(bounds.stop)]
-    return around
-
-
-def _bounds(loops: Mapping[str, Generator], around: set[str]) -> list[Condition]:
-    """Return what some loops say of their variables."""
-    return [c for name in loops if name in around for c in bounds_of(name, loops[name].range)]
-
-
-def _known_to(nest: Nest, scalar: Scalar) -> tuple[Condition, ...]:
-    """Return what holds where a scalar is worked out, outside of all loops that it does not need.
-
-    A condition that reads it stands behind it.
-    """
-    loops = {g.variable: g for g in nest.loops}
-    around = _around(loops, free_variables(scalar.value))
-    found = _bounds(loops, around)
-    values = {each.cell: each.value for each in nest.scalars}
-
-    def needs(value: Value) -> bool:
-        read = {part.access for part in walk_value(value) if isinstance(part, Read)}
-        return scalar.cell in read or any(needs(values[each]) for each in read & values.keys())
-
-    for condition in nest.conditions:
-        if condition_variables(condition) <= around and not needs(Holds(condition)):
-            found.append(condition)
-    return tuple(found)
 
 
 def _most_summed(value: Value) -> int:
