@@ -334,6 +334,49 @@ def f(X: Float[Array, "N"], M: int):
         np.testing.assert_equal(execute(found.program, sizes=sizes, inputs=inputs), want)
 
 
+@pytest.mark.parametrize(
+    ("rows", "keys", "block", "range_"),
+    [
+        (
+            "(N + 3) // 4",
+            "(min(N, 4 * t + 4) + 1) // 2",
+            "min(i + 1, 2 * u + 2)",
+            "range(0, i + 1)",
+        ),
+        ("(N + 3) // 4", "2 * t + 2", "min(i + 1, 2 * u + 2)", "range(0, i + 1)"),
+        (
+            "(N + 3) // 4",
+            "2 * t + 1",
+            "min(i + 1, 2 * u + 2)",
+            "range(0, min(4 * (i // 4) + 2, i + 1))",
+        ),
+        ("N // 4", "2 * t + 2", "min(i + 1, 2 * u + 2)", "range(0, i + 1)"),
+    ],
+)
+def test_blocks_that_are_counted_say_where_keys_end(
+    rows: str, keys: str, block: str, range_: str
+) -> None:
+    text = f"""
+def f(X: Float[Array, "N"]):
+    y = 0.0
+    for t in range({rows}):
+        for i in range(4 * t, min(N, 4 * t + 4)):
+            for u in range({keys}):
+                for j in range(2 * u, {block}):
+                    y = 0.5 * y + X[i] * X[j]
+    return y
+"""
+    listing = program(text)
+    found = with_whole_loops(listing)
+    assert found is not None
+    ranges = [line.strip() for line in text_of(found.program).splitlines() if "for " in line]
+    assert ranges[1:] == [f"for j in {range_}:"]
+    for n in range(14):
+        inputs: dict[str, Any] = dict(prepare(listing, {"N": n}, None, 1).arrays)
+        want = execute(listing, sizes={"N": n}, inputs=inputs)
+        np.testing.assert_equal(execute(found.program, sizes={"N": n}, inputs=inputs), want)
+
+
 def test_a_block_that_a_statement_asks_for_stays() -> None:
     text = """
 def f(X: Float[Array, "N"]):

@@ -9,6 +9,7 @@ For that it is to be known how an index hangs on the variable of a loop.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from looptrans.ir.affine import (
@@ -21,7 +22,7 @@ from looptrans.ir.affine import (
     sides,
     total,
 )
-from looptrans.ir.index import Arith, Index, Int, Neg, Var, variables
+from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.walk import nodes
@@ -36,18 +37,33 @@ def with_blocks_counted(outer: Loop, inner: Loop) -> tuple[Node, ...] | None:
             for i in range(t, min(t + 16, N)):    ->    for i in range(0, N):
                 for j in range(0, t + 16): …                for j in range(0, i // 16 * 16 + 16): …
 
+    Blocks that are counted, `for t in range(0, (N + 15) // 16)`, are those of 16 * t on.
+
     Only ranges may ask for it: subscripts tell blocks apart better as they are.
     """
-    width, variable = outer.range.step, outer.variable
-    if width < 2 or outer.range.start != Int(0) or inner.range.start != Var(variable):
+    variable = outer.variable
+    counted = _block_of(outer, inner)
+    if counted is None:
         return None
     for node in nodes(inner.body):
         bare = replace(node, body=()) if isinstance(node, If) else node
         if isinstance(node, Assign | If) and says((bare,), variable):
             return None
-    begin = product(width, Arith("//", Var(inner.variable), Int(width)))
-    body = tuple(substitute_variable(node, {variable: begin}) for node in inner.body)
+    body = tuple(substitute_variable(node, {variable: counted}) for node in inner.body)
     return rewritten(body, _tightened)
+
+
+def _block_of(outer: Loop, inner: Loop) -> Index | None:
+    """Return what the variable of a loop over blocks is, by that of the loop over a block."""
+    width, begins = outer.range.step, linear_in(inner.range.start, outer.variable)
+    if width > 1:
+        plain = outer.range.start == Int(0) and inner.range.start == Var(outer.variable)
+        return product(width, Arith("//", Var(inner.variable), Int(width))) if plain else None
+    match begins:
+        case (Int(0), Int(width)) if width > 1:
+            return Arith("//", Var(inner.variable), Int(width))
+        case _:
+            return None
 
 
 def _tightened(node: Node) -> tuple[Node, ...]:
@@ -69,17 +85,31 @@ def _tightened(node: Node) -> tuple[Node, ...]:
 
 def _is_never_before(end: Index, last: Index) -> bool:
     """Tell whether an end is at least another one, by what is left of blocks: x - x // n * n."""
-    form = form_of(difference(end, last))
-    least = 0
+    least = at_least(form_of(difference(end, last)))
+    return all(form.is_constant and form.constant >= 0 for form in least)
+
+
+def at_least(form: Form) -> Iterator[Form]:
+    """Yield sums without whole blocks and minima, none of which may be less where a sum is more.
+
+    The sum is 0 or more if each of them is: x // 16 * 16 is x - 15 at least, and min(a, b) is one
+    of both.
+    """
     for term, count in form.terms.items():
+        rest = form.plus(Form({term: 1}), -count)
         match term:
             case Arith("//", whole, Int(width)) if width > 0 and count % width == 0:
                 times = count // width
-                form = form.plus(Form({term: 1}), -count).plus(form_of(whole), times)
-                least -= max(0, times) * (width - 1)
+                lowest = Form({}, -max(0, times) * (width - 1))
+                yield from at_least(rest.plus(form_of(whole), times).plus(lowest))
+                return
+            case Extremum("min", arguments) if count > 0:
+                for argument in arguments:
+                    yield from at_least(rest.plus(form_of(argument), count))
+                return
             case _:
                 pass
-    return form.is_constant and form.constant + least >= 0
+    yield form
 
 
 def says(body: tuple[Node, ...], variable: str) -> bool:

@@ -37,7 +37,7 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes, placed
-from looptrans.transforms.block_starts import linear_in, says, with_blocks_counted
+from looptrans.transforms.block_starts import at_least, linear_in, says, with_blocks_counted
 from looptrans.transforms.ends_asked import Without, asked_in, end_of
 from looptrans.transforms.fitting import with_fitting_extents
 from looptrans.transforms.idle_guards import is_never_negative
@@ -276,9 +276,10 @@ class _Work:
             together = (extremum("min", ends),) if ends else ()
             far = any(_is_reached(blocks, width, start, end) for end in (*ends, *together))
             # Else the last block ends where one more would begin.
-            reached: tuple[Index, ...] = (
-                () if far else (total(rest, multiplied(blocks.stop, advance)),)
-            )
+            after = total(rest, multiplied(blocks.stop, advance))
+            reached: tuple[Index, ...] = (after,)
+            if far or any(self.is_within(end, after) for end in ends):
+                reached = ()
         else:
             reached = ()
             for stop in sides("min", blocks.stop):
@@ -300,7 +301,8 @@ class _Work:
         """Tell whether an end is never beyond another one, by where the loops it names run."""
         ranges = {name: self.ranges(name) for name in variables(end)}
         known = {name: each[0] for name, each in ranges.items() if len({*each}) == 1}
-        return is_never_negative(form_of(difference(last, end)), known)
+        least = at_least(form_of(difference(last, end)))
+        return all(is_never_negative(form, known) for form in least)
 
     def ranges(self, variable: str) -> list[Range]:
         """Return the ranges of the loops with a variable."""
