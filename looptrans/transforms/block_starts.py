@@ -22,7 +22,7 @@ from looptrans.ir.affine import (
     sides,
     total,
 )
-from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Var, variables
+from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.walk import nodes
@@ -60,8 +60,8 @@ def _block_of(outer: Loop, inner: Loop) -> Index | None:
         plain = outer.range.start == Int(0) and inner.range.start == Var(outer.variable)
         return product(width, Arith("//", Var(inner.variable), Int(width))) if plain else None
     match begins:
-        case (Int(0), Int(width)) if width > 1:
-            return Arith("//", Var(inner.variable), Int(width))
+        case (Int(0), Int() | Param() as each) if each not in (Int(0), Int(1)):
+            return Arith("//", Var(inner.variable), each)
         case _:
             return None
 

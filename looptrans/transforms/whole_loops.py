@@ -31,6 +31,7 @@ from looptrans.ir.affine import (
     simplified,
     total,
 )
+from looptrans.ir.condition import MIRRORED, Condition, Every, Relation
 from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
@@ -336,7 +337,24 @@ def is_size(program: Program, width: Index) -> bool:
         case Param(name):
             known = {p.name for p in program.parameters if p.kind == "const"}
             extents = (e for array in program.arrays for e in array.shape if e)
-            return name in known or any(width in factors_of(extent) for extent in extents)
+            if name in known or any(width in factors_of(extent) for extent in extents):
+                return True
+            said = (c.condition for c in program.contracts if not c.generators)
+            return any(_is_positive_by(condition, width) for condition in said)
+        case _:
+            return False
+
+
+def _is_positive_by(condition: Condition, width: Index) -> bool:
+    """Tell whether a condition says that a number is positive: `W > 0`."""
+    match condition:
+        case Every(parts):
+            return any(_is_positive_by(part, width) for part in parts)
+        case Relation(op, left, right):
+            if op in ("<", "<="):
+                op, left, right = MIRRORED[op], right, left
+            least = right.value + (op == ">") if isinstance(right, Int) else 0
+            return left == width and op in (">", ">=") and least > 0
         case _:
             return False
 
