@@ -88,3 +88,36 @@ def test_what_both_passes_add_up_is_worked_out_once() -> None:
     text = emitted(program(NORMALIZED)).text
     assert "one pass instead of 2" in text
     assert text.count("tl.dot(Q_ie") == text.count("for j_first in range(") == 2
+
+
+NOTHING = """
+def f(x: Float[Array, "M N"], v: Float[Array, "N"]):
+    O = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            m = max(m, x[i, j])
+        l = 0.0
+        for j in range(0, N):
+            l += exp(x[i, j] - m)
+        z = DIVISOR
+        for j in range(0, N):
+            O[i] += exp(x[i, j] - m) / z * v[j]
+    return O
+"""
+
+
+@pytest.mark.parametrize("divisor", ["l * (1.0 + exp(-m))", "l * exp(-m)", "l + l / N"])
+def test_nothing_is_divided_where_the_divisor_of_nothing_is_no_number(divisor: str) -> None:
+    """Without iterations l is 0 and exp(-m) infinite, and the listing does not divide."""
+    listing = program(NOTHING.replace("DIVISOR", divisor))
+    found = derive(listing, "fold")
+    assert any(step.name.startswith("one pass") for step in found.steps)
+    random = np.random.default_rng(0)
+    for count in (0, 1, 5):
+        inputs: dict[str, Any] = {
+            "x": random.standard_normal((3, count)),
+            "v": random.standard_normal(count),
+        }
+        want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
+        np.testing.assert_allclose(mine["O"], want["O"], rtol=1e-12)

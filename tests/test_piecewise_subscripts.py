@@ -112,3 +112,22 @@ def test_an_argument_that_stands_twice_is_one_piece(at: str) -> None:
 
 def _of(text: str, here: dict[str, int]) -> int:
     return int(eval(text, {}, here))  # what the tests wrote
+
+
+LOOKED_UP = """
+def looked_up(
+    X: Float[Array, "C N"], w: Float[Array, "K"], y: Float[Array, "C N"], p: Int[Array, "C", "-1:N"]
+):
+    for c in range(0, C):
+        for k in range(0, K):
+            if p[c] >= 0:
+                y[c, p[c]] += w[k] * X[c, p[c]]
+"""
+
+
+def test_a_cell_that_is_looked_up_is_read_and_written_where_it_is_one() -> None:
+    """Also where the guard has become a bound of the loop."""
+    text = emitted(program(LOOKED_UP)).text
+    touched = re.findall(r"tl\.(?:load|store)\(\s*y_ptr.*?\n    \)", text, re.DOTALL)
+    assert len(touched) == text.count("y_ptr + c") == 2
+    assert all("(p_c >= 0) & (p_c < N)" in each for each in touched)

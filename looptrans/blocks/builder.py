@@ -341,8 +341,9 @@ class Builder(Scopes):
                         found.append(Binary(">=", subscript, Number(0)))
                     if extent not in sides("min", dim.stop):
                         found.append(Binary("<", subscript, self.index(extent)))
-                case Binary() if extent is not None and not dims_of(subscript):
-                    found.append(Binary(">=", subscript, Number(0)))
+                case _ if extent is not None and not isinstance(subscript, Position):
+                    if not isinstance(subscript, Number):
+                        found.append(Binary(">=", subscript, Number(0)))
                     found.append(Binary("<", subscript, self.index(extent)))
                 case _:
                     pass

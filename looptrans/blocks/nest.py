@@ -26,6 +26,7 @@ from looptrans.blocks.storage import Storage, sets_first
 from looptrans.blocks.sums import Sums
 from looptrans.blocks.values import Values
 from looptrans.ir.condition import ALWAYS, Condition, is_of_indices
+from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, Declaration, If, Loop, Node
 from looptrans.ir.value import Create
 from looptrans.ir.walk import nodes as nodes_in
@@ -143,8 +144,12 @@ class Nest:
         self.b.emit(Store(storage.array, places, value, mask, labels[-1:]))
 
     def _held(self, storage: Storage, places: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Return that the cells of a block are there, where only guards say so."""
-        if all(site.guards for site in storage.sites if site.is_write):
+        """Return that the cells of a block are there, where only guards say so.
+
+        What is asked of integers that are read may be the bound of a loop by now, which is empty.
+        """
+        looked_up = any(opaque_terms(index) for index in storage.subscripts)
+        if looked_up or all(site.guards for site in storage.sites if site.is_write):
             return self.b.held(storage.array, places)
         return ()
 

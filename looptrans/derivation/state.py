@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from looptrans.algebra.change_of_state import ChangeOfState, freed_of_division, freed_of_numbers
 from looptrans.algebra.laws import Equation, Law
+from looptrans.algebra.numbers import NoNumber, evaluate, exact
 from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import divide, put
+from looptrans.algebra.values import ZERO, divide, names_of, put
 from looptrans.derivation.bodies import labels_of, position_of, ranges_in, written_in
 from looptrans.derivation.guards import (
     conditions,
@@ -124,7 +125,11 @@ def _with_changes(
     below = {p.access for value in factors for p in walk_value(value) if isinstance(p, Read)}
     unread = tuple(sorted(below - {s.access for s in step.states}, key=access_text))
     after, again = with_step(program, loop, changes[-1].recurrence, guards, behind, unread)
-    laws = tuple(law for c in changes for law in (require_proved(_law(c)), _nothing(c, step)))
+    laws = tuple(
+        law
+        for c in changes
+        for law in (require_proved(_law(c)), _nothing(c, step, _asked(c, step)))
+    )
     names = [
         f"{access_text(step.state(c.state).access)} * {value_text(factor)}"
         for c, factor in zip(changes, factors, strict=True)
@@ -150,10 +155,37 @@ def _law(change: ChangeOfState) -> Law:
     )
 
 
-def _nothing(change: ChangeOfState, step: Recurrence) -> Law:
+def _asked(change: ChangeOfState, step: Recurrence) -> Value:
+    """Return what is 0 where the listing has added up nothing: the factor, or the new state.
+
+    The factor of l * exp(-m) is no number where l is 0 and m -inf; what earlier loops have found
+    may be anything.
+    """
+    state = step.state(change.state)
+    start = {each.name: each.initial for each in step.states}
+    first = put(change.factor, start)
+    try:
+        if first != change.factor:
+            evaluate(first, dict.fromkeys(names_of(first), exact(0.5)))
+            return _over_cells(change.factor, step)
+    except NoNumber:
+        pass
+    return Read(state.access) if state.initial == ZERO else _over_cells(change.factor, step)
+
+
+def _nothing(change: ChangeOfState, step: Recurrence, asked: Value) -> Law:
     """Say what stands in the place of 0 / 0."""
     state = step.state(change.state)
-    cell, factor = access_text(state.access), value_text(_over_cells(change.factor, step))
+    cell = access_text(state.access)
+    if asked == Read(state.access):
+        return Law(
+            "nothing to divide",
+            f"{cell} = 0.0 where nothing was added up",
+            (),
+            by_definition=f"so without iterations; where what iterations add up is 0, {cell} in "
+            "the listing is 0 or no finite number",
+        )
+    factor = value_text(asked)
     return Law(
         "nothing to divide by",
         f"{cell} = {value_text(state.initial)} where {factor} = 0",
@@ -177,9 +209,8 @@ def _readouts(
     found: list[Node] = []
     for change in reversed(changes):
         state = step.state(change.state)
-        factor = _over_cells(change.factor, step)
         value = Select(
-            Data(Compare("!=", factor, Const(0.0))),
+            Data(Compare("!=", _asked(change, step), Const(0.0))),
             _over_cells(change.readout, step),
             state.initial,
         )
