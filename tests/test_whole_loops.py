@@ -377,6 +377,34 @@ def f(X: Float[Array, "N"]):
         np.testing.assert_equal(execute(found.program, sizes={"N": n}, inputs=inputs), want)
 
 
+@pytest.mark.parametrize(
+    ("contract", "is_one"),
+    [("W > 0", True), ("1 <= W", True), ("W >= 0", False), ("W < 4", False), ("W <= N", False)],
+)
+def test_blocks_are_as_wide_as_a_contract_says(contract: str, is_one: bool) -> None:
+    text = f"""
+def f(X: Float[Array, "N"], W: int):
+    assert {contract}
+    y = 0.0
+    for t in range((N + W - 1) // W):
+        for i in range(t * W, min(N, t * W + W)):
+            for j in range(0, min(N, t * W + W)):
+                y = 0.5 * y + X[i] * X[j]
+    return y
+"""
+    listing = program(text)
+    found = with_whole_loops(listing)
+    assert (found is not None) == is_one
+    if found is None:
+        return
+    assert "for j in range(0, min(N, i // W * W + W)):" in text_of(found.program)
+    for n, width in product(range(8), (1, 2, 3, 9)):
+        sizes = {"N": n, "W": width}
+        inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+        want = execute(listing, sizes=sizes, inputs=inputs)
+        np.testing.assert_equal(execute(found.program, sizes=sizes, inputs=inputs), want)
+
+
 def test_a_block_that_a_statement_asks_for_stays() -> None:
     text = """
 def f(X: Float[Array, "N"]):
