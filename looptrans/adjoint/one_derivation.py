@@ -123,8 +123,9 @@ class Derivation:
             outer = tuple(takewhile(lambda g: isinstance(g.range.stop, Param), ordered[:-1]))
             given = pinned(term.brackets, indices, self.reverse.said)
             own = tuple(g for g in indices if g.variable not in given)
-            fitting = (outer[:n] for n in range(len(outer), 0, -1))
-            outer = next((some for some in fitting if self._has_room((*own, *some))), outer)
+            if given:
+                fitting = (outer[:n] for n in range(len(outer), 0, -1))
+                outer = next((some for some in fitting if self._has_room((*own, *some))), outer)
             small = len(own) < 2 or self._has_room((*own, *outer))
             if not outer or not small:
                 parts += together

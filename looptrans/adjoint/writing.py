@@ -12,7 +12,7 @@ done once for all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -227,7 +227,8 @@ class Writer:
             cells, shared = at_single_values(shared, gradient.indices, self.arrays.said)
 
             adds = bool(first) or number > 0
-            nest = self._nest_at(given, target, cells, first, shared, value, adds)
+            single = {g.variable for g in cells if g not in gradient.indices}
+            nest = self._nest_at(given, target, cells, first, shared, value, adds, single)
             looked_up = asked_of_pairs(nest, shared)
             if looked_up:
                 given, first = given | looked_up, in_order(self._as_in_text(first))
@@ -245,8 +246,9 @@ class Writer:
         conditions: tuple[Condition, ...],
         value: Value,
         adds: bool,
+        single: Set[str] = frozenset(),
     ) -> Nest:
-        """Return the nest of the cells some of whose indices are given."""
+        """Return the nest of the cells some of whose indices are given, and others single ones."""
         return self._nest(
             moved(target, given),
             tuple(g for g in indices if g.variable not in given),
@@ -254,6 +256,7 @@ class Writer:
             tuple(condition_moved(c, given) for c in conditions if not says_which(c, given)),
             value_moved(value, given),
             adds or bool(given),
+            single,
         )
 
     def _in_range_of(
@@ -330,6 +333,7 @@ class Writer:
         conditions: tuple[Condition, ...],
         value: Value,
         adds: bool,
+        single: Set[str],
     ) -> Nest:
         work = WorkedOut(self.system, self.is_stored)
         body = work.out(value)
@@ -343,7 +347,7 @@ class Writer:
         inner: tuple[Generator, ...] = ()
         if heavy and generators:
             scalars, body = put_in(scalars, body, tested)
-            used: set[str] = set()
+            used = {*single}  # a loop that runs once is no row of a block
             for scalar in scalars.values():
                 used |= set(free_variables(scalar.value))
                 used |= {n for index in scalar.cell.indices for n in variables(index)}
