@@ -397,6 +397,7 @@ def f(X: Float[Array, "N"], W: int):
     assert (found is not None) == is_one
     if found is None:
         return
+    assert found.certificate.assumptions == (f"assert {contract}",)
     assert "for j in range(0, min(N, i // W * W + W)):" in text_of(found.program)
     for n, width in product(range(8), (1, 2, 3, 9)):
         sizes = {"N": n, "W": width}

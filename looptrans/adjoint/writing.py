@@ -228,36 +228,14 @@ class Writer:
 
             adds = bool(first) or number > 0
             single = {g.variable for g in cells if g not in gradient.indices}
-            nest = self._nest_at(given, target, cells, first, shared, value, adds, single)
+            nest = self._nest(given, target, cells, first, shared, value, adds, single)
             looked_up = asked_of_pairs(nest, shared)
             if looked_up:
                 given, first = given | looked_up, in_order(self._as_in_text(first))
                 there = (*shared, *self._in_range_of(cells, looked_up))
-                nest = self._nest_at(given, target, cells, first, there, value, adds)
+                nest = self._nest(given, target, cells, first, there, value, adds)
             found.append(nest)
         return found
-
-    def _nest_at(
-        self,
-        given: dict[str, Index],
-        target: Access,
-        indices: tuple[Generator, ...],
-        generators: tuple[Generator, ...],
-        conditions: tuple[Condition, ...],
-        value: Value,
-        adds: bool,
-        single: Set[str] = frozenset(),
-    ) -> Nest:
-        """Return the nest of the cells some of whose indices are given, and others single ones."""
-        return self._nest(
-            moved(target, given),
-            tuple(g for g in indices if g.variable not in given),
-            tuple(replace(g, range=range_moved(g.range, given)) for g in generators),
-            tuple(condition_moved(c, given) for c in conditions if not says_which(c, given)),
-            value_moved(value, given),
-            adds or bool(given),
-            single,
-        )
 
     def _in_range_of(
         self, cells: tuple[Generator, ...], looked_up: dict[str, Index]
@@ -327,14 +305,22 @@ class Writer:
 
     def _nest(
         self,
+        given: dict[str, Index],
         target: Access,
         indices: tuple[Generator, ...],
         generators: tuple[Generator, ...],
         conditions: tuple[Condition, ...],
         value: Value,
         adds: bool,
-        single: Set[str],
+        single: Set[str] = frozenset(),
     ) -> Nest:
+        """Return the nest of the cells some of whose indices are given, and others single ones."""
+        target, value, adds = moved(target, given), value_moved(value, given), adds or bool(given)
+        indices = tuple(g for g in indices if g.variable not in given)
+        generators = tuple(replace(g, range=range_moved(g.range, given)) for g in generators)
+        conditions = tuple(
+            condition_moved(c, given) for c in conditions if not says_which(c, given)
+        )
         work = WorkedOut(self.system, self.is_stored)
         body = work.out(value)
         tested = tuple(only_condition(work.out(Holds(c))) for c in conditions)

@@ -155,16 +155,29 @@ def _change_of_sum(
     factor = multiply(*below)
     moved = terms.normal(multiply(value_of(rest, terms), factor))
     update = add(Real(state.name), factored(moved, terms))
+    return _proved(recurrence, replace(state, update=update), factor, factor)
+
+
+def _proved(
+    recurrence: Recurrence, state: StateVariable, factor: Value, ahead: Value
+) -> ChangeOfState | None:
+    """Return the change to a new state, if its update over the new factor is the old update.
+
+    Args:
+        recurrence: The recurrence.
+        state: The new state variable, under the name of the old one.
+        factor: What the old one is multiplied by.
+        ahead: The factor after an iteration.
+    """
     old = divide(Real(state.name), factor)
     proof = equality(
-        divide(update, factor),
-        put(state.update, {state.name: old}),
+        divide(state.update, ahead),
+        put(recurrence.state(state.name).update, {state.name: old}),
         Assumptions(inputs_of(recurrence)),
     )
     if proof.answer != "proved":
         return None
-    changed = replace(state, update=update)
-    states = tuple(changed if s.name == state.name else s for s in recurrence.states)
+    states = tuple(state if s.name == state.name else s for s in recurrence.states)
     made = in_one_order(replace(recurrence, states=states))
     return ChangeOfState(state.name, factor, made, old, proof)
 
@@ -203,19 +216,11 @@ def _change(recurrence: Recurrence, state: StateVariable) -> ChangeOfState | Non
         update = add(
             multiply(Real(state.name), factored(new_slope, terms)), factored(new_rest, terms)
         )
-        old = divide(Real(state.name), factor)
-        proof = equality(
-            divide(update, ahead),
-            put(state.update, {state.name: old}),
-            Assumptions(inputs_of(recurrence)),
-        )
-        if proof.answer != "proved":
-            continue
         first = {s.name: s.initial for s in recurrence.states}
         changed = replace(state, update=update, initial=_initial(state, factor, first))
-        states = tuple(changed if s.name == state.name else s for s in recurrence.states)
-        made = in_one_order(replace(recurrence, states=states))
-        return ChangeOfState(state.name, factor, made, old, proof)
+        found = _proved(recurrence, changed, factor, ahead)
+        if found is not None:
+            return found
     return None
 
 

@@ -33,6 +33,7 @@ from looptrans.ir.affine import (
 )
 from looptrans.ir.condition import MIRRORED, Condition, Every, Relation
 from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, opaque_terms, variables
+from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
@@ -52,10 +53,12 @@ class WholeLoops:
     Attributes:
         program: The program afterwards.
         joined: For each loop that was made its variable, and that of the loop over blocks.
+        contracts: Those that say how wide blocks are, as written.
     """
 
     program: Program
     joined: tuple[tuple[str, str], ...]
+    contracts: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -68,7 +71,7 @@ class WholeLoops:
         """What shows that the two mean the same."""
         law = "the iterations are the same, in the same order"
         reason = "each block begins where the one before it ends, from the first to the last"
-        return Certificate("order", law, "legal", reason)
+        return Certificate("order", law, "legal", reason, self.contracts)
 
 
 def with_whole_loops(program: Program) -> WholeLoops | None:
@@ -85,11 +88,12 @@ def with_whole_loops(program: Program) -> WholeLoops | None:
         The program afterwards; None where it has no such loops.
     """
     for counts_anew in (True, False):
-        work = _Work(program, counts_anew)
+        work = _Work(program, counts_anew, leaning={})
         after = replace(program, body=rewritten(program.body, work.node))
         if not counts_anew or not work.is_counted_in_blocks(after):
             fitting = with_fitting_extents(after)
-            return WholeLoops(fitting, tuple(work.joined)) if work.joined else None
+            contracts = tuple(work.leaning or ())
+            return WholeLoops(fitting, tuple(work.joined), contracts) if work.joined else None
     return None
 
 
@@ -172,12 +176,14 @@ class _Work:
         counts_anew: Whether positions may be counted from 0 that are counted from a block's start.
         joined: For each loop that was made its variable, and that of the loop over blocks.
         counted: For each array that is so found, how wide its blocks are.
+        leaning: The contracts that say how wide blocks are, as written; None where none may.
     """
 
     program: Program
     counts_anew: bool
     joined: list[tuple[str, str]] = field(default_factory=list)
     counted: set[tuple[str, Index]] = field(default_factory=set)
+    leaning: dict[str, None] | None = None
 
     def node(self, node: Node) -> tuple[Node, ...]:
         match node:
@@ -321,7 +327,14 @@ class _Work:
 
     def counts(self, width: Index) -> bool:
         """Tell whether a number is one of iterations: positive, or a size."""
-        return is_size(self.program, width)
+        if is_size(self.program, width):
+            return True
+        stated = [c for c in self.program.contracts if not c.generators]
+        said = next((c for c in stated if _is_positive_by(c.condition, width)), None)
+        if said is None or self.leaning is None:
+            return False
+        self.leaning[contract_text(said)] = None
+        return True
 
 
 def is_size(program: Program, width: Index) -> bool:
@@ -337,10 +350,7 @@ def is_size(program: Program, width: Index) -> bool:
         case Param(name):
             known = {p.name for p in program.parameters if p.kind == "const"}
             extents = (e for array in program.arrays for e in array.shape if e)
-            if name in known or any(width in factors_of(extent) for extent in extents):
-                return True
-            said = (c.condition for c in program.contracts if not c.generators)
-            return any(_is_positive_by(condition, width) for condition in said)
+            return name in known or any(width in factors_of(extent) for extent in extents)
         case _:
             return False
 
