@@ -7,6 +7,12 @@
         h[u] = tanh(g[3, u]) * g[0, u]                  h[u] = tanh(g3[u]) * g0[u]
 
 So the gates of an LSTM stand in one array: what reads one of them waits for it alone.
+
+    for x in range(2):                         q0 = …; q1 = …
+        q[x] = …; v[x] = …           ->        for x in range(2): v[x] = …
+    … q[0] * c - q[1] * s …                    … q0 * c - q1 * s …
+
+What such a loop does besides, with nothing to do with the array, stays a loop, behind.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.recurrences import again
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access
@@ -118,13 +124,14 @@ def _written_out(
     def out(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Loop) or node.variable not in loops:
             return (node,)
+        own, others = _with_array(node, made.array)
         return tuple(
             substitute_variable(inner, {node.variable: Int(number)})
             for number in range(count)
-            for inner in (rewritten(node.body, _unlabelled) if number else node.body)
-        )
+            for inner in (rewritten(own, _unlabelled) if number else own)
+        ) + ((replace(node, body=others),) if others else ())
 
-    def own(access: Access) -> Access:
+    def named(access: Access) -> Access:
         if access.array != made.array:
             return access
         number = access.subscripts[place]
@@ -132,7 +139,7 @@ def _written_out(
         rest = (*access.subscripts[:place], *access.subscripts[place + 1 :])
         return Access(names[number.value], rest)
 
-    body = with_accesses(rewritten(program.body, out), own)
+    body = with_accesses(rewritten(program.body, out), named)
     shape = (*made.creation.shape[:place], *made.creation.shape[place + 1 :])
     declared = tuple(Declaration(name, replace(made.creation, shape=shape)) for name in names)
     body = tuple(n for node in body for n in (declared if node == made else (node,)))
@@ -140,6 +147,50 @@ def _written_out(
     arrays = tuple(a for a in program.arrays if a != array)
     arrays += tuple(replace(array, name=name, annotation=None) for name in names)
     return FewIterations(again(replace(program, body=body, arrays=arrays)), loops, made.array)
+
+
+def _with_array(loop: Loop, array: str) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """Return what a loop does in connection with an array, and what has nothing to do with that.
+
+    Neither writes what the other touches, so that they may be done one after the other.
+    """
+    if not all(isinstance(node, Assign) or _is_plain(node) for node in nodes(loop.body)):
+        return loop.body, ()
+    rest = [node for node in nodes(loop.body) if isinstance(node, Assign)]
+    own = [node for node in rest if array in _touched(node)]
+    for one in own:
+        rest = [node for node in rest if node not in own]
+        own += [node for node in rest if _meet(one, node)]
+    if not own or len(own) == len([n for n in nodes(loop.body) if isinstance(n, Assign)]):
+        return loop.body, ()
+    kept = {node.label for node in own}
+
+    def only(mine: bool) -> tuple[Node, ...]:
+        def change(node: Node) -> tuple[Node, ...]:
+            if isinstance(node, Assign):
+                return (node,) if (node.label in kept) is mine else ()
+            return (node,) if not isinstance(node, Loop) or node.body else ()
+
+        return rewritten(loop.body, change)
+
+    return only(True), only(False)
+
+
+def _is_plain(node: Node) -> bool:
+    """Tell whether a node is a loop of so many iterations, whatever is read in them."""
+    if not isinstance(node, Loop) or node.execution != "sequential" or node.private:
+        return False
+    return not any(opaque_terms(bound) for bound in (node.range.start, node.range.stop))
+
+
+def _touched(node: Assign) -> set[str]:
+    return {relation.access.array for relation in accesses(node)}
+
+
+def _meet(one: Assign, other: Assign) -> bool:
+    """Tell whether one of two statements writes what the other touches."""
+    written, its = ({t.array for t in node.targets} for node in (one, other))
+    return bool(written & _touched(other) or its & _touched(one))
 
 
 def _unlabelled(node: Node) -> tuple[Node, ...]:

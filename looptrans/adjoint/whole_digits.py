@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.accumulating import accumulation
 from looptrans.adjoint.views import Use, uses_of
 from looptrans.ir.affine import difference, is_same, simplified, total
 from looptrans.ir.condition import ALWAYS
@@ -171,6 +172,19 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
 
     def node(node: Node) -> tuple[Node, ...]:
         match node:
+            case Loop(body=(Loop(body=(Assign() as added,)) as inner,)) if (
+                not pair(node.range, inner.range)
+                and pair(inner.range, node.range)
+                and _is_sum(added)
+            ):
+                swapped = replace(inner, body=(replace(node, body=inner.body),))
+                found = rewritten((swapped,), joined)
+                return found if found != (swapped,) else (node,)
+            case _:
+                return joined(node)
+
+    def joined(node: Node) -> tuple[Node, ...]:
+        match node:
             case Loop(high, body=(Loop(low) as inner,)) if own := pair(node.range, inner.range):
                 here = _merged(own, high, low)
                 moved = tuple(substitute_variable(each, here) for each in inner.body)
@@ -201,6 +215,14 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
                 return None
 
     return rewritten(body, node)
+
+
+def _is_sum(node: Assign) -> bool:
+    """Tell whether a statement adds to a cell, so that its loops may be in any order."""
+    if len(node.targets) != 1:
+        return False
+    found = accumulation(node.targets[0], node.values[0])
+    return found is not None and found[0] == "sum" and found[2] == ALWAYS
 
 
 def _merged(pair: Pair, high: str, low: str) -> dict[str, Index]:

@@ -46,7 +46,7 @@ from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import at_single_values, declared, pinned, says_which
 from looptrans.adjoint.standing import has_sum, outside_sums, put_in
 from looptrans.adjoint.sums import Term, combined, expanded, term_moved
-from looptrans.adjoint.written_sums import in_order, value_of
+from looptrans.adjoint.written_sums import in_order, value_of, value_of_products
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
@@ -222,7 +222,8 @@ class Writer:
             inner = [
                 replace(t, brackets=tuple(c for c in t.brackets if c not in shared)) for t in bare
             ]
-            value = value_of(inner)
+            names = [g.variable for g in gradient.indices]
+            value = value_of_products(inner, names) if first else value_of(inner)
             given = pinned(shared, gradient.indices, self.arrays.said)
             cells, shared = at_single_values(shared, gradient.indices, self.arrays.said)
 

@@ -61,6 +61,33 @@ def value_of(terms: Iterable[Term]) -> Value:
     return _under(common.brackets, product)
 
 
+def value_of_products(terms: Iterable[Term], indices: Iterable[str]) -> Value:
+    """Return a sum of terms as a value with few products of what hangs on different indices.
+
+        w[c, 0] * a[i] * x[i] - w[c, 0] * b[i] * y[i] + w[c, 1] * b[i] * x[i] + …
+        ->   w[c, 0] * (a[i] * x[i] - b[i] * y[i]) + w[c, 1] * (…)
+
+    Args:
+        terms: The terms, which no sums are part of.
+        indices: The indices; what hangs on one of them is taken out of all the terms it is in.
+    """
+    listed = list(terms)
+    ways = [_by_factors(listed, index) for index in indices]
+    groups = min(ways, key=len, default=[listed])
+    if not 1 < len(groups) < len(listed) or any(term.generators for term in listed):
+        return value_of(listed)
+    return add(*map(value_of, groups))
+
+
+def _by_factors(terms: list[Term], index: str) -> list[list[Term]]:
+    """Return terms in groups that have what hangs on an index as a factor in common."""
+    found: dict[tuple[frozenset[tuple[Value, int]], tuple[Condition, ...]], list[Term]] = {}
+    for term in terms:
+        own = frozenset((a, p) for a, p in term.factors if index in free_variables(a))
+        found.setdefault((own, term.brackets), []).append(term)
+    return list(found.values())
+
+
 def _differences(terms: list[Term]) -> list[list[Term]]:
     """Return a sum as products with differences of two, where it is nothing else; else nothing.
 

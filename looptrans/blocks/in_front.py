@@ -49,7 +49,7 @@ def in_front(
         if index is None or not is_never_negative(program, index, ranges):
             found.append(Binary(">=", subscript, Number(0)))
         last = None if index is None else _last(program, index, ranges)
-        if last is None or not _is_within(program, total(last, 1), extent):
+        if last is None or not is_within(program, total(last, 1), extent):
             found.append(Binary("<", subscript, value_of(extent)))
     return tuple(found)
 
@@ -81,8 +81,14 @@ def _times(form: Form, size: Index) -> Form:
     return found
 
 
-def _is_within(program: Program, least: Index, extent: Index) -> bool:
-    """Tell whether an extent is surely so large, as sizes are or a contract says: H == G * R."""
+def is_within(program: Program, least: Index, extent: Index) -> bool:
+    """Tell whether an extent is surely so large, as sizes are or a contract says: H == G * R.
+
+    Args:
+        program: The program.
+        least: How large.
+        extent: The extent.
+    """
     room = difference(extent, least)
     rooms = [room]
     for contract in program.contracts:

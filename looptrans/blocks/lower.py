@@ -98,7 +98,15 @@ def lower(
         OneRowEach: They may not, and it is all that stands in the way.
         NotLowered: It cannot be run in blocks; the reason names the statement.
     """
-    return _Lowering(derivation, rounded, alone, one_each).run()
+    try:
+        return _Lowering(derivation, rounded, alone, one_each).run()
+    except NotLowered:
+        other = _Lowering(derivation, rounded, alone, one_each, segments=True)
+        if not other.slices:
+            raise
+        with suppress(NotLowered):
+            return other.run()
+        raise
 
 
 class _Lowering:
@@ -108,12 +116,14 @@ class _Lowering:
         rounded: Rounding | None,
         alone: frozenset[str],
         one_each: bool,
+        *,
+        segments: bool = False,
     ) -> None:
         self.derivation = derivation
         self.rounded = rounded
         self.alone = alone
         self.one_each = one_each
-        last, self.slices = sliced(derivation.last)
+        last, self.slices = sliced(derivation.last, segments=segments)
         written = with_extrema_written(last)
         flow = None if self.slices or written is not None else derivation.flow
         last = last if written is None else written.program
@@ -205,10 +215,20 @@ class _Lowering:
         written = [a for a in program.arrays if a.name in touched]
         kept = [a for a in written if a.name in self.creations or a.role != "local"] or written
         rank = max((a.rank for a in kept), default=0)
-        names = [a.name for a in kept if a.rank == rank]
+        names = self._wholes([a.name for a in kept if a.rank == rank])
         name = "_".join([program.name.replace(".", "_"), *names, "kernel"])
         numbered = (name if number == 1 else f"{name}_{number}" for number in count(1))
         return next(each for each in numbered if each not in taken)
+
+    def _wholes(self, names: list[str]) -> list[str]:
+        """Return names with that of an array in the place of those of all its slices."""
+        found: dict[str, None] = {}
+        for name in names:
+            part = self.slices.get(name)
+            others = [n for n, o in self.slices.items() if part and o.array == part.array]
+            is_whole = part is not None and set(others) <= set(names)
+            found[part.array.name if part and is_whole else name] = None
+        return list(found)
 
     # One kernel
 
@@ -403,7 +423,8 @@ class _Lowering:
                 raise NotLowered(f"it is not known how large {array.name} is")
             creation = self.creations.get(array.name)
             shape = tuple(extent for extent in array.shape if extent is not None)
-            covered = is_covered(array.name, shape, kernels)
+            part = self.slices.get(array.name)
+            covered = is_covered(array.name, shape, kernels) and (part is None or part.is_all)
             fill = None if covered else _fill(creation, array.name)
             dtype = self._dtype(array)
             # Added to by many programs, or read by another kernel: rounded once, at the end.
