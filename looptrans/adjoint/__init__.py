@@ -5,7 +5,7 @@
 what equations are        definitions, sums, written_sums, facts, refusal
 seen more simply          simpler, order, within, first_terms, last_terms, row_parts, own_names,
                           divided, weights_apart, attaining, gathered, alike, few_iterations,
-                          guarded_cells
+                          guarded_cells, along_rows
 made ready for reading    lets, digits, whole_digits, row_products, lengths, packed, views,
                           taken_back, choices, one_form, picking, named_tests, tightening,
                           cancelling, running

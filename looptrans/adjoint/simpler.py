@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from looptrans.adjoint.alike import Alike, with_sums_alike
+from looptrans.adjoint.along_rows import AlongRows, with_sums_along_rows
 from looptrans.adjoint.attaining import Attaining, with_extrema_written
 from looptrans.adjoint.divided import Divided, with_weights_divided
 from looptrans.adjoint.few_iterations import FewIterations, with_few_iterations
@@ -66,6 +67,7 @@ class _Sized:
 _Seen: TypeAlias = (
     _Sized
     | Ahead
+    | AlongRows
     | Alike
     | Asked
     | Unasked
@@ -106,6 +108,7 @@ ORDER: Final = (
     "loops within",
     "loops outward",
     "elements",
+    "along rows",
 )
 # Equal sums in the same words.
 ALIKE: Final = "sums alike"
@@ -186,6 +189,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "loops within": lambda p: with_loops_within(program_of_indices(p)),
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
+    "along rows": lambda p: with_sums_along_rows(program_of_indices(p)),
     ALIKE: with_sums_alike,
     "guarded starts": lambda p: with_rows_from_0(program_of_indices(p)),
     TO_ROWS: lambda p: with_numbers_to_rows(program_of_indices(p)),

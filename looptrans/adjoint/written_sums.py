@@ -9,10 +9,10 @@ variables of a sum stands before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeAlias
 
 from looptrans.adjoint.definitions import (
     condition_variables,
@@ -69,23 +69,42 @@ def value_of_products(terms: Iterable[Term], indices: Iterable[str]) -> Value:
 
     Args:
         terms: The terms, which no sums are part of.
-        indices: The indices; what hangs on one of them is taken out of all the terms it is in.
+        indices: The indices; what hangs on one of them is taken out of all the terms it is in,
+            where the rest hangs on others: together they would be no matrix product.
     """
-    listed = list(terms)
-    ways = [_by_factors(listed, index) for index in indices]
-    groups = min(ways, key=len, default=[listed])
-    if not 1 < len(groups) < len(listed) or any(term.generators for term in listed):
+    listed, names = list(terms), set(indices)
+    # What all of them hang on is a batch of products.
+    each = (set(free_variables(a)) & names for t in listed for a, _ in t.factors)
+    hanging = [own for own in each if own]
+    names -= set.intersection(*hanging) if hanging else set()
+    ways = (_by_factors(listed, index) for index in sorted(names))
+    few = [way for way in ways if 1 < len(way) < len(listed) and _are_apart(way, names)]
+    if not few or any(term.generators for term in listed):
         return value_of(listed)
-    return add(*map(value_of, groups))
+    return add(*map(value_of, min(few, key=len).values()))
 
 
-def _by_factors(terms: list[Term], index: str) -> list[list[Term]]:
-    """Return terms in groups that have what hangs on an index as a factor in common."""
-    found: dict[tuple[frozenset[tuple[Value, int]], tuple[Condition, ...]], list[Term]] = {}
+_Shared: TypeAlias = tuple[frozenset[tuple[Value, int]], tuple[Condition, ...]]
+
+
+def _by_factors(terms: list[Term], index: str) -> dict[_Shared, list[Term]]:
+    """Return terms by what they have as factors that hang on an index."""
+    found: dict[_Shared, list[Term]] = {}
     for term in terms:
         own = frozenset((a, p) for a, p in term.factors if index in free_variables(a))
         found.setdefault((own, term.brackets), []).append(term)
-    return list(found.values())
+    return found
+
+
+def _are_apart(groups: Mapping[_Shared, list[Term]], names: set[str]) -> bool:
+    """Tell whether what is taken out of terms hangs on other indices than what is left."""
+    for (own, _), terms in groups.items():
+        mine = {name for atom, _ in own for name in free_variables(atom)}
+        left = (atom for term in terms for atom, p in term.factors if (atom, p) not in own)
+        rest = {name for atom in left for name in free_variables(atom)}
+        if mine & rest & names:
+            return False
+    return True
 
 
 def _differences(terms: list[Term]) -> list[list[Term]]:
