@@ -76,7 +76,7 @@ def value_of_products(terms: Iterable[Term], indices: Iterable[str]) -> Value:
     # What all of them hang on is a batch of products.
     each = (set(free_variables(a)) & names for t in listed for a, _ in t.factors)
     hanging = [own for own in each if own]
-    names -= set.intersection(*hanging) if hanging else set()
+    names -= {name for name in names if all(name in own for own in hanging)}
     ways = (_by_factors(listed, index) for index in sorted(names))
     few = [way for way in ways if 1 < len(way) < len(listed) and _are_apart(way, names)]
     if not few or any(term.generators for term in listed):
