@@ -166,13 +166,7 @@ def test_attention_before_a_projection_is_divided_where_it_is_alone() -> None:
     assert "dO_2" not in listing(found.program)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("for e in range(0, E)", "for h in range(0, H)"),
-        ("for h in range(0, H)", "for e in range(0, E)"),
-    ],
-)
+@pytest.mark.parametrize(("first", "second"), [("e", "h"), ("h", "e")])
 def test_a_product_sums_over_what_lies_in_rows(first: str, second: str) -> None:
     """Over the features of a head, not over heads, in whichever order the listing has the loops."""
     text = f"""
