@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from looptrans.adjoint.definitions import Definition, System
 from looptrans.ir.index import variables
 from looptrans.ir.program import Program
-from looptrans.ir.value import Call, Read, Reduce, Value, walk_value
-from looptrans.transforms.accesses import sites_of
+from looptrans.ir.value import Call, Read, Reduce, Value, Whole, walk_value
+from looptrans.transforms.accesses import AccessSite, sites_of
 
 
 def made_whole(program: Program, system: System, last: Mapping[str, str]) -> Iterator[str]:
@@ -51,13 +51,36 @@ def _sums_in(system: System, definition: Definition) -> Iterator[str]:
 
 
 def _is_apart(program: Program, array: str) -> bool:
-    """Tell whether nests write an array, and others behind them read it."""
+    """Tell whether an array is written before others read it, nest by nest or row by row.
+
+    Row by row, each cell is read again and again, so that a row is there as a whole:
+
+        for i:
+            for f: t[i, f] = …
+            for c: for f: y[i, c] = y[i, c] + t[i, f] * W[f, c]
+    """
     sites = sites_of(program, array)
     writes = [site.place for site in sites if site.relation.is_write]
-    nests = {place.position[0] for place in writes}
     own = {place.label for place in writes}
-    reads = [s.place for s in sites if not s.relation.is_write and s.place.label not in own]
-    return bool(reads and writes) and all(r.position[0] > max(nests) for r in reads)
+    reads = [s for s in sites if not s.relation.is_write and s.place.label not in own]
+    if not reads or not writes:
+        return False
+    places = [*(w.position for w in writes), *(r.place.position for r in reads)]
+    level = next(n for n, each in enumerate(zip(*places, strict=False)) if len(set(each)) > 1)
+    behind = max(place.position[level] for place in writes)
+    if any(read.place.position[level] <= behind for read in reads):
+        return False
+    return level == 0 or all(_is_read_again(read, level) for read in reads)
+
+
+def _is_read_again(read: AccessSite, level: int) -> bool:
+    """Tell whether a loop that says nothing of a cell stands outside of one that does."""
+    place, access = read.place, read.relation.access
+    named = {v for s in access.subscripts if not isinstance(s, Whole) for v in variables(s)}
+    around = zip(place.loops, place.loop_positions, strict=True)
+    inside = [loop.variable for loop, position in around if len(position) > level]
+    inside += [generator.variable for generator in read.relation.generators]
+    return any(one not in named and set(inside[n:]) & named for n, one in enumerate(inside))
 
 
 def _holds_sums(system: System, definition: Definition) -> bool:
