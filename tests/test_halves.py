@@ -99,6 +99,18 @@ def test_halves_are_blocks_of_registers_of_their_own() -> None:
     ).passed
 
 
+def test_every_other_cell_is_a_slice() -> None:
+    """Pairs that lie side by side are rotated as halves are."""
+    text = ROTATED.replace("F + f]", "2 * f + 1]").replace(", f] * cs", ", 2 * f] * cs")
+    text = text.replace("k[i, f] * sn", "k[i, 2 * f] * sn").replace("kr[i, f]", "kr[i, 2 * f]")
+    made = emitted_with_backward(program(text))
+    name, *_ = (k for k in made.backward_kernels if k.endswith("_dW_kernel"))
+    code = made.text.partition(f"def {name}(")[2].partition("_config(")[0]
+    assert "torch.empty" in made.text and "(2 * e1[None, :] + 1) * stride_dW_1" in code
+    sizes = {"N": 19, "C": 7, "E": 12, "F": 6}
+    assert verify_backward(program(text), [sizes], ["float32"]).passed
+
+
 def test_segments_that_leave_cells_out_leave_zeros() -> None:
     """Registers of segments store theirs; what is in none of them is what it was."""
     text = """

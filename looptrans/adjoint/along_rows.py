@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.accumulating import accumulation
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Int, Var, variables
+from looptrans.ir.index import Int, variables
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read, Value, Whole, walk_value
@@ -103,9 +103,17 @@ def _cost(variable: str, bounds: Range, added: Assign) -> tuple[bool, int, int]:
     extent = bounds.stop
     few = isinstance(extent, Int) and extent.value < FEW
     factors = [access for access in _reads(added.values[0]) if access != added.targets[0]]
-    alone = [access for access in factors if Var(variable) in access.subscripts]
-    apart = sum(access.subscripts[::-1].index(Var(variable)) for access in alone)
-    return few, -len(alone), apart
+    places = [_places(variable, access) for access in factors]
+    return few, -sum(map(bool, places)), sum(min(each) for each in places if each)
+
+
+def _places(variable: str, access: Access) -> list[int]:
+    """Return how far from the last one subscripts are that hang on one variable alone."""
+    return [
+        place
+        for place, subscript in enumerate(reversed(access.subscripts))
+        if not isinstance(subscript, Whole) and set(variables(subscript)) == {variable}
+    ]
 
 
 def _reads(value: Value) -> list[Access]:

@@ -6,14 +6,19 @@ for d: dX[j, 1, d] = dX[j, 1, d] + …    ->    for d: dX_1[j, d] = dX_1[j, d] +
 for f in range(F): y[i, f] = y[i, f] + …              y_0[i, f] = y_0[i, f] + …
                    y[i, F + f] = y[i, F + f] + …  ->  y_1[i, f] = y_1[i, f] + …
 
+for f in range(F): z[i, 2 * f] = z[i, 2 * f] + …              z_0[i, f] = z_0[i, f] + …
+                   z[i, 2 * f + 1] = z[i, 2 * f + 1] + …  ->  z_1[i, f] = z_1[i, f] + …
+
 A program then has a block of registers for each of them. In memory they are one array still.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
+from math import gcd
 from typing import TypeVar, assert_never
 
 from looptrans.blocks.arithmetic import mapped
@@ -21,7 +26,7 @@ from looptrans.blocks.expr import Binary, Cast, Expr, Load, Name, Number, Scalar
 from looptrans.blocks.in_front import is_within
 from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop
 from looptrans.blocks.program import ArrayAccess, ArrayArgument, BlockProgram, Filled, Kernel
-from looptrans.ir.affine import difference, is_same, simplified, total
+from looptrans.ir.affine import difference, form_of, is_same, product, quotient, total
 from looptrans.ir.index import Arith, Index, Int, Neg, Param, parameters, walk
 from looptrans.ir.program import (
     Array,
@@ -32,9 +37,9 @@ from looptrans.ir.program import (
     Node,
     Program,
 )
-from looptrans.ir.rewrite import rewritten, with_accesses
+from looptrans.ir.rewrite import rewritten, with_accesses, with_blocks
 from looptrans.ir.value import Access, Range, Subscript, Whole
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, placed
 from looptrans.transforms.extents import extreme, is_never_negative
 
 T = TypeVar("T")
@@ -42,20 +47,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The part of an array where one subscript is a number, or stays between two sizes.
+    """The part of an array where one subscript is a number, or goes from one size on in steps.
 
     Attributes:
         array: The array.
         axis: The subscript.
         start: What it is, or at least is.
-        stop: What it stays below; None where it is a number.
+        count: How many there are of it; None where it is a number.
+        step: How far they are apart.
         is_all: Whether the slices of the array surely are all of it.
     """
 
     array: Array
     axis: int
     start: Index
-    stop: Index | None = None
+    count: Index | None = None
+    step: int = 1
     is_all: bool = True
 
     def of(self, subscripts: tuple[T, ...], own: T | None) -> tuple[T, ...]:
@@ -65,18 +72,20 @@ class Slice:
             subscripts: What there is for each subscript of the array.
             own: What is in the place of that of the slice.
         """
-        middle = () if self.stop is None or own is None else (own,)
+        middle = () if self.count is None or own is None else (own,)
         return (*subscripts[: self.axis], *middle, *subscripts[self.axis + 1 :])
 
-    @property
-    def bounds(self) -> tuple[Index, Index]:
-        """What its subscript is at least, and stays below."""
-        return self.start, total(self.start, 1) if self.stop is None else self.stop
 
-    @property
-    def extent(self) -> Index | None:
-        """How many there are of its subscript; None where it is a number."""
-        return None if self.stop is None else difference(self.stop, self.start)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Subscripts in steps: the first one, and how many there are."""
+
+    start: Index
+    count: Index
+
+    def end(self, step: int) -> Index:
+        """Where they end."""
+        return total(self.start, product(step, self.count))
 
 
 def sliced(program: Program, *, segments: bool = False) -> tuple[Program, dict[str, Slice]]:
@@ -84,8 +93,8 @@ def sliced(program: Program, *, segments: bool = False) -> tuple[Program, dict[s
 
     Args:
         program: The program.
-        segments: Whether what is between two sizes is a slice, too: of `y[i, f]` and `y[i, F + f]`,
-            where `f` stays below F, each has one.
+        segments: Whether what goes from one size on in steps is a slice, too: of `y[i, f]` and
+            `y[i, F + f]`, where `f` stays below F, each has one, as of `y[i, 2 * f + 1]`.
     """
     slices: dict[str, Slice] = {}
     parts: dict[str, list[str]] = {}
@@ -104,14 +113,16 @@ def sliced(program: Program, *, segments: bool = False) -> tuple[Program, dict[s
     if not slices:
         return program, {}
 
-    ranges = _common_ranges(program)
-
-    def cell(access: Access) -> Access:
+    def cell(ranges: Mapping[str, Range], access: Access) -> Access:
         for name in parts.get(access.array, ()):
             part = slices[name]
             subscript = access.subscripts[part.axis]
-            if not isinstance(subscript, Whole) and _bounds(subscript, ranges) == part.bounds:
-                own = difference(subscript, part.start)
+            if isinstance(subscript, Whole) or (part.count is None and subscript != part.start):
+                continue
+            if part.count is None:
+                return Access(name, part.of(access.subscripts, None))
+            if _run(subscript, ranges, part.step) == _Run(part.start, part.count):
+                own = quotient(difference(subscript, part.start), part.step)
                 return Access(name, part.of(access.subscripts, own))
         return access
 
@@ -119,7 +130,7 @@ def sliced(program: Program, *, segments: bool = False) -> tuple[Program, dict[s
         if not isinstance(node, Declaration) or node.array not in parts:
             return (node,)
         made = node.creation
-        shapes = {n: slices[n].of(made.shape, slices[n].extent) for n in parts[node.array]}
+        shapes = {n: slices[n].of(made.shape, slices[n].count) for n in parts[node.array]}
         return tuple(
             replace(node, array=name, creation=replace(made, shape=shape))
             for name, shape in shapes.items()
@@ -132,13 +143,13 @@ def sliced(program: Program, *, segments: bool = False) -> tuple[Program, dict[s
             if made is None:
                 arrays.append(array)
                 continue
-            shape = made.of(array.shape, made.extent)
+            shape = made.of(array.shape, made.count)
             own = replace(array, name=name, rank=len(shape), shape=shape, annotation=None)
             arrays.append(own)
     return replace(
         program,
         arrays=tuple(arrays),
-        body=rewritten(with_accesses(program.body, cell), created),
+        body=rewritten(_with_cells(program.body, (), cell), created),
         outputs=tuple(n for output in program.outputs for n in parts.get(output, [output])),
     ), slices
 
@@ -147,7 +158,7 @@ def _numbered(program: Program, array: Array) -> list[Slice]:
     """Return the slices of an array where a subscript is a number wherever it is used."""
     used = _uses(program, array)
     for axis, extent in enumerate(array.shape):
-        subscripts = [access.subscripts[axis] for access in used]
+        subscripts = [access.subscripts[axis] for access, _ in used]
         numbers = {s.value for s in subscripts if isinstance(s, Int)}
         if not isinstance(extent, Int) or not all(isinstance(s, Int) for s in subscripts):
             continue
@@ -157,77 +168,107 @@ def _numbered(program: Program, array: Array) -> list[Slice]:
 
 
 def _segments(program: Program, array: Array) -> list[Slice]:
-    """Return the slices of an array where a subscript stays between sizes wherever it is used."""
+    """Return the slices of an array where a subscript goes from sizes on wherever it is used."""
     used = _uses(program, array)
-    ranges = _common_ranges(program)
     for axis in range(array.rank):
-        found: dict[tuple[Index, Index], None] = {}
-        for access in used:
-            bounds = _bounds(access.subscripts[axis], ranges)
-            if bounds is None or not _is_plain(bounds[0]):
+        step = gcd(*(factor for access, _ in used for factor in _factors(access.subscripts[axis])))
+        step = step or 1
+        found: dict[_Run, None] = {}
+        for access, ranges in used:
+            run = _run(access.subscripts[axis], ranges, step)
+            if run is None or not _is_plain(run.start):
                 break
-            found[bounds] = None
+            found[run] = None
         else:
+            before = {
+                run: [o for o in found if o != run and _is_before(program, o, run, step)]
+                for run in found
+            }
             if len(found) > 1 and all(
-                _is_before(program, one, other) or _is_before(program, other, one)
+                one in before[other] or other in before[one] or _has_other_rest(one, other, step)
                 for one, other in combinations(found, 2)
             ):
-                behind = {each: sum(_is_before(program, o, each) for o in found) for each in found}
-                is_all = _is_all(program, list(found), array.shape[axis])
+                is_all = _is_all(program, list(found), array.shape[axis], step)
                 return [
-                    Slice(array, axis, *each, is_all)
-                    for each in sorted(found, key=behind.__getitem__)
+                    Slice(array, axis, run.start, run.count, step, is_all)
+                    for run in sorted(found, key=lambda run: len(before[run]))
                 ]
     return []
 
 
-def _is_all(program: Program, found: list[tuple[Index, Index]], extent: Index | None) -> bool:
-    """Tell whether segments surely follow each other from 0 to an extent."""
-    end: Index = Int(0)
-    while following := [each for each in found if is_same(each[0], end)]:
-        end = following[0][1]
-        found = [each for each in found if each not in following]
-    return not found and extent is not None and is_within(program, extent, end)
+def _factors(subscript: Subscript) -> Iterable[int]:
+    return () if isinstance(subscript, Whole) else form_of(subscript).terms.values()
 
 
-def _uses(program: Program, array: Array) -> list[Access]:
-    """Return where an array of the program's own is used."""
+def _run(subscript: Subscript, ranges: Mapping[str, Range], step: int) -> _Run | None:
+    """Return the subscripts, in steps, that a subscript goes through at most."""
+    if isinstance(subscript, Whole):
+        return None
+    rest = form_of(subscript).constant % step
+    counted = quotient(difference(subscript, Int(rest)), step)
+    ends = extreme(counted, ranges, "lowest"), extreme(counted, ranges, "highest")
+    if ends[0] is None or ends[1] is None:
+        return None
+    return _Run(total(product(step, ends[0]), rest), total(difference(ends[1], ends[0]), 1))
+
+
+def _is_before(program: Program, one: _Run, other: _Run, step: int) -> bool:
+    return is_never_negative(program, difference(other.start, one.end(step)), {})
+
+
+def _has_other_rest(one: _Run, other: _Run, step: int) -> bool:
+    """Tell whether what is apart by steps never meets."""
+    apart = form_of(difference(other.start, one.start))
+    return all(f % step == 0 for f in apart.terms.values()) and apart.constant % step != 0
+
+
+def _is_all(program: Program, found: list[_Run], extent: Index | None, step: int) -> bool:
+    """Tell whether slices surely follow each other from 0 to an extent, for each rest by steps."""
+    for rest in range(step):
+        end: Index = Int(rest)
+        while following := [run for run in found if is_same(run.start, end)]:
+            end = following[0].end(step)
+            found = [run for run in found if run not in following]
+        if extent is None or not is_within(program, extent, difference(end, Int(rest))):
+            return False
+    return not found
+
+
+def _uses(program: Program, array: Array) -> list[tuple[Access, dict[str, Range]]]:
+    """Return where an array of the program's own is used, and the ranges of what is around."""
     if array.role != "local":
         return []
     return [
-        relation.access
-        for node in nodes(program.body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
+        (relation.access, _ranges(place.loops, place.node))
+        for place in placed(program)
+        for relation in accesses(place.node)
         if relation.access.array == array.name
     ]
 
 
-def _common_ranges(program: Program) -> dict[str, Range]:
-    """Return the range of each variable that has the same one in all loops and sums."""
-    found: dict[str, set[Range]] = {}
-    for node in nodes(program.body):
-        if isinstance(node, Loop):
-            found.setdefault(node.variable, set()).add(node.range)
-        elif isinstance(node, Assign | If):
-            for relation in accesses(node):
-                for generator in relation.generators:
-                    found.setdefault(generator.variable, set()).add(generator.range)
-    return {name: bounds.pop() for name, bounds in found.items() if len(bounds) == 1}
+def _ranges(around: Iterable[Loop], node: Assign | If) -> dict[str, Range]:
+    """Return the ranges of loops, and of the sums in a statement, where names tell them apart."""
+    found = {loop.variable: {loop.range} for loop in around}
+    for relation in accesses(node):
+        for generator in relation.generators:
+            found.setdefault(generator.variable, set()).add(generator.range)
+    return {name: ranges.pop() for name, ranges in found.items() if len(ranges) == 1}
 
 
-def _bounds(subscript: Subscript, ranges: Mapping[str, Range]) -> tuple[Index, Index] | None:
-    """Return the sizes that a subscript stays between, the second one not included."""
-    if isinstance(subscript, Whole):
-        return None
-    ends = extreme(subscript, ranges, "lowest"), extreme(subscript, ranges, "highest")
-    if ends[0] is None or ends[1] is None:
-        return None
-    return simplified(ends[0]), total(ends[1], 1)
-
-
-def _is_before(program: Program, one: tuple[Index, Index], other: tuple[Index, Index]) -> bool:
-    return is_never_negative(program, difference(other[0], one[1]), {})
+def _with_cells(
+    body: tuple[Node, ...],
+    around: tuple[Loop, ...],
+    cell: Callable[[Mapping[str, Range], Access], Access],
+) -> tuple[Node, ...]:
+    """Return a block with every access replaced, for the ranges of what is around it."""
+    found: list[Node] = []
+    for node in body:
+        inner = (*around, node) if isinstance(node, Loop) else around
+        (here,) = with_blocks((node,), partial(_with_cells, around=inner, cell=cell))
+        if isinstance(here, Assign | If):
+            (here,) = with_accesses((here,), partial(cell, _ranges(around, here)))
+        found.append(here)
+    return tuple(found)
 
 
 def whole(
@@ -334,10 +375,14 @@ def _ops(ops: tuple[Op, ...], slices: dict[str, Slice]) -> tuple[Op, ...]:
 
 def _with(subscripts: tuple[Expr, ...], part: Slice) -> tuple[Expr, ...]:
     start = _value(part.start)
-    if part.stop is None:
+    if part.count is None:
         return (*subscripts[: part.axis], start, *subscripts[part.axis :])
-    own = subscripts[part.axis]
-    found = own if start == Number(0) else Binary("+", start, own)
+    found = subscripts[part.axis]
+    if part.step > 1:
+        found = Binary("*", Number(part.step), found)
+        found = found if start == Number(0) else Binary("+", found, start)
+    elif start != Number(0):
+        found = Binary("+", start, found)
     return (*subscripts[: part.axis], found, *subscripts[part.axis + 1 :])
 
 
