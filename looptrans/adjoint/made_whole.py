@@ -13,10 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from looptrans.adjoint.definitions import Definition, System
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    condition_variables,
+    free_variables,
+)
 from looptrans.ir.index import variables
 from looptrans.ir.program import Program
-from looptrans.ir.value import Call, Read, Reduce, Value, Whole, walk_value
+from looptrans.ir.value import Call, Read, Reduce, Select, Value, Whole, walk_value
 from looptrans.transforms.accesses import AccessSite, sites_of
 
 
@@ -35,7 +40,7 @@ def made_whole(program: Program, system: System, last: Mapping[str, str]) -> Ite
             continue
         full = len(definition.indices) == array.rank > 1
         known = full and definition.name not in scores and _holds_sums(system, definition)
-        if known and _is_apart(program, array.name):
+        if known and _is_apart(program, array.name, by_rows=_is_of_weights(system, definition)):
             yield definition.name
             yield from _sums_in(system, definition)
 
@@ -50,7 +55,7 @@ def _sums_in(system: System, definition: Definition) -> Iterator[str]:
             yield from _sums_in(system, inner)
 
 
-def _is_apart(program: Program, array: str) -> bool:
+def _is_apart(program: Program, array: str, *, by_rows: bool) -> bool:
     """Tell whether an array is written before others read it, nest by nest or row by row.
 
     Row by row, each cell is read again and again, so that a row is there as a whole:
@@ -70,7 +75,31 @@ def _is_apart(program: Program, array: str) -> bool:
     behind = max(place.position[level] for place in writes)
     if any(read.place.position[level] <= behind for read in reads):
         return False
-    return level == 0 or all(_is_read_again(read, level) for read in reads)
+    return level == 0 or (by_rows and all(_is_read_again(read, level) for read in reads))
+
+
+def _is_of_weights(system: System, definition: Definition) -> bool:
+    """Tell whether the sums in a row are products with what all rows have in common.
+
+    Weights W[c, f] are multiplied with every row x[b, i, c], as many numbers as a layer has; keys
+    K[b, j, e] only with those of their batch, or with those that a mask leaves.
+    """
+    own = set(definition.variables)
+    if any({*variables(g.range.start), *variables(g.range.stop)} & own for g in definition.indices):
+        return False
+    for part in walk_value(definition.value):
+        if isinstance(part, Select) and len(condition_variables(part.condition) & own) > 1:
+            return False
+        if isinstance(part, Reduce):
+            reads = [set(free_variables(p)) for p in walk_value(part.body) if isinstance(p, Read)]
+            factors = [read & own for read in reads]
+            for number, factor in enumerate(factors):
+                others = set().union(*factors[:number], *factors[number + 1 :])
+                if factor & others:
+                    return False
+    inner = [system.definitions[n] for n in definition.reads() if n in system.definitions]
+    large = [each for each in inner if len(each.indices) >= len(own)]
+    return all(_is_of_weights(system, each) for each in large if not definition.has_reduction)
 
 
 def _is_read_again(read: AccessSite, level: int) -> bool:

@@ -222,11 +222,30 @@ class Reverse:
         summed = summed or (definition.has_reduction and not self._is_quotient(split))
         if definition.name in self.sizes.whole and summed:
             self.sizes.whole.add(name)  # it is read as the array is: by pieces, or by other sums
+        self._keep_factors_of(definition, split)
         value = value_of(split)
         self.system.add(Definition(name, definition.indices, value, "adjoint", definition.label))
         if len(split) == 1 and split[0].generators:
             self.prepared.learn(self.system.definitions[name], split[0])
         return cell
+
+    def _keep_factors_of(self, definition: Definition, split: list[Term]) -> None:
+        """Keep an adjoint in memory that the adjoint of a product is a multiple of.
+
+        Terms of its own would be worked out again for each block that it is multiplied with.
+        """
+        if not isinstance(definition.value, Reduce) or len(split) != 1 or split[0].generators:
+            return
+        for atom, power in split[0].factors:
+            if power != 1 or not isinstance(atom, Read):
+                continue
+            found = self.system.definitions.get(atom.access.array)
+            if found is None or found.origin != "adjoint" or found.has_reduction:
+                continue
+            if len(found.indices) == len(definition.indices) and self.sizes.fits(found.extents):
+                terms = expanded(found.value, self.names)
+                if len(terms) > 1:
+                    self.sizes.whole.add(found.name)
 
     def _is_multiple(self, term: Term) -> bool:
         """Tell whether a term is a cell of a given array times numbers that all cells have."""

@@ -56,6 +56,11 @@ class Sizes:
         own = _counted(extents)
         return any(own < each for each in self.all)
 
+    def fits(self, extents: tuple[Index, ...]) -> bool:
+        """Tell whether an array is as large as an output, or smaller."""
+        own = _counted(extents)
+        return any(own <= each for each in self.returned)
+
     def grows(self, system: System, definition: Definition) -> bool:
         """Tell whether a sum has indices that nothing it is made of has together.
 
@@ -96,8 +101,7 @@ class Sizes:
             return False
         if reads_sum or not self.grows(system, definition):
             return True
-        own = _counted(definition.extents)
-        return any(own <= each for each in self.returned)
+        return self.fits(definition.extents)
 
     def is_at_hand(self, system: System, name: str) -> bool:
         """Tell whether reading an array costs nothing that is not paid anyway."""

@@ -37,7 +37,16 @@ def cancels(reverse: Reverse, terms: list[Term], facts: Facts) -> bool:
         terms: The terms.
         facts: What holds of the cell they are the adjoint of.
     """
-    left = _expanded(reverse, terms, facts)
+    known = reverse.system.definitions
+    stored = (known[name] for name in sorted(reverse.sizes.whole & known.keys()))
+    # What is stored of both sides may be left as it is: what they have in common stays short.
+    closed = frozenset(each.name for each in stored if each.origin == "adjoint")
+    ways = [closed, frozenset[str]()] if closed else [closed]
+    return any(_cancels(reverse, terms, facts, way) for way in ways)
+
+
+def _cancels(reverse: Reverse, terms: list[Term], facts: Facts, closed: frozenset[str]) -> bool:
+    left = _expanded(reverse, terms, facts, closed)
     lowest: dict[Value, int] = {}
     for term in left:
         for atom, exponent in term.factors:
@@ -49,7 +58,7 @@ def cancels(reverse: Reverse, terms: list[Term], facts: Facts) -> bool:
         return not left
     # Over one denominator, in which what is divided by may be a sum of others.
     over = Term(Fraction(1), below)
-    return not _expanded(reverse, [times(term, over) for term in left], facts)
+    return not _expanded(reverse, [times(term, over) for term in left], facts, closed)
 
 
 def agree(reverse: Reverse, left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
@@ -58,10 +67,12 @@ def agree(reverse: Reverse, left: tuple[Term, ...], right: tuple[Term, ...]) -> 
     return cancels(reverse, [*left, *less], Facts())
 
 
-def _expanded(reverse: Reverse, terms: list[Term], facts: Facts) -> list[Term]:
+def _expanded(
+    reverse: Reverse, terms: list[Term], facts: Facts, closed: frozenset[str]
+) -> list[Term]:
     found: list[Term] = []
     for term in terms:
-        for each in _written_out(reverse, term):
+        for each in _written_out(reverse, term, closed):
             kept = simplified_brackets(each, facts)
             kept = None if kept is None else without_guards(reverse.prepared, kept)
             # A sum that is recognized may be so in rows with terms only.
@@ -71,14 +82,14 @@ def _expanded(reverse: Reverse, terms: list[Term], facts: Facts) -> list[Term]:
     return combined(found)
 
 
-def _written_out(reverse: Reverse, term: Term) -> list[Term]:
+def _written_out(reverse: Reverse, term: Term, closed: frozenset[str]) -> list[Term]:
     """Write out what a term reads, but for weights and the sums they are divided by."""
     queue, found = [term], []
     for _ in range(MOST_OPENED):
         if not queue:
             break
         first = queue.pop()
-        inner = _opened_once(reverse, first)
+        inner = _opened_once(reverse, first, closed)
         if inner is None:
             found.append(_over_weights(reverse, reverse.counted(first)))
         else:
@@ -86,12 +97,12 @@ def _written_out(reverse: Reverse, term: Term) -> list[Term]:
     return [*found, *queue]
 
 
-def _opened_once(reverse: Reverse, term: Term) -> list[Term] | None:
+def _opened_once(reverse: Reverse, term: Term, closed: frozenset[str]) -> list[Term] | None:
     for number, (atom, exponent) in enumerate(term.factors):
         if exponent < 1 or not isinstance(atom, Read):
             continue
         definition = reverse.system.definitions.get(atom.access.array)
-        if definition is None or _stays(reverse.prepared, definition):
+        if definition is None or _stays(reverse.prepared, definition) or definition.name in closed:
             continue
         if isinstance(definition.value, Reduce) and definition.value.function != "sum":
             continue

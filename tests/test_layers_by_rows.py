@@ -1,0 +1,115 @@
+"""Layers that a listing works out row by row: what a row is multiplied with as a whole is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.blocks.whole_rows import multiplies_whole_rows
+from looptrans.emit.listing import lowered
+from looptrans.ir.listing import listing
+from tests.analysis import program
+from tests.test_adjoint_listings import check
+
+MLP = """
+def mlp(
+    x: Float[Array, "N C"], W1: Float[Array, "C F"], W3: Float[Array, "C F"],
+    W2: Float[Array, "F C"],
+):
+    t = zeros((N, F))
+    y = zeros((N, C))
+    for i in range(0, N):
+        for f in range(0, F):
+            a = sum(x[i, c] * W1[c, f] for c in range(0, C))
+            b = sum(x[i, c] * W3[c, f] for c in range(0, C))
+            t[i, f] = a / (1 + exp(-a)) * b
+        for c in range(0, C):
+            y[i, c] = x[i, c]
+            for f in range(0, F):
+                y[i, c] += t[i, f] * W2[f, c]
+    return y
+"""
+NORMED = """
+def normed(
+    x: Float[Array, "N C"], Q: Float[Array, "N E"], K: Float[Array, "N E"],
+    V: Float[Array, "N C"], g: Float[Array, "C"], b: Float[Array, "C"], eps: float,
+):
+    y = zeros((N, C))
+    r = zeros((N, C))
+    for i in range(0, N):
+        m = -inf
+        for j in range(0, N):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(0, E)) / sqrt(E))
+        l = 0.0
+        for j in range(0, N):
+            p = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) / sqrt(E) - m)
+            l += p
+            for c in range(0, C):
+                r[i, c] += p * V[j, c]
+        for c in range(0, C):
+            r[i, c] = r[i, c] / l + x[i, c]
+        mu = sum(r[i, c] for c in range(0, C)) / C
+        var = sum((r[i, c] - mu) ** 2 for c in range(0, C)) / C
+        for c in range(0, C):
+            y[i, c] = (r[i, c] - mu) / sqrt(var + eps) * g[c] + b[c]
+    return y
+"""
+
+
+def test_a_hidden_row_is_kept_though_one_loop_of_rows_holds_all() -> None:
+    """How long rows are is not known: products of whole ones would have no room in registers."""
+    found = backward(program(MLP))
+    assert "t" in {saved.name for saved in found.saved}
+    text = listing(found.program)
+    assert "dt[i, f] = dt[i, f] + dy[i, c] * W2[f, c]" in text
+    assert "sum(" not in text
+    assert not any(map(multiplies_whole_rows, lowered(found.program, constant=True).kernels))
+    check(program(MLP), found)
+
+
+KEYS = """
+def squared(
+    Q: Float[Array, "B M E"], K: Float[Array, "B N E"], V: Float[Array, "B N D"]
+):
+    A = zeros((B, M, N))
+    y = zeros((B, M, D))
+    for b in range(0, B):
+        for i in range(0, M):
+            for j in range(0, N):
+                A[b, i, j] = max(sum(Q[b, i, e] * K[b, j, e] for e in range(0, E)), 0.0) ** 2
+            for d in range(0, D):
+                for j in range(0, N):
+                    y[b, i, d] += A[b, i, j] * V[b, j, d]
+    return y
+"""
+MASKED = """
+def masked(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    A = zeros((N, N))
+    y = zeros((N, D))
+    for i in range(0, N):
+        for j in range(0, i + 1):
+            A[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))
+        for d in range(0, D):
+            for j in range(0, i + 1):
+                y[i, d] += A[i, j] * V[j, d]
+    return y
+"""
+
+
+@pytest.mark.parametrize("text", [KEYS, MASKED])
+def test_weights_of_keys_are_worked_out_again(text: str) -> None:
+    """They are as many as pairs of rows; keys are those of a batch, or those a mask leaves."""
+    found = backward(program(text))
+    assert not found.saved
+    large = {array.name for array in found.program.arrays if array.rank > 1}
+    assert large == {"Q", "K", "V", "dy", "dQ", "dK", "dV"}
+
+
+def test_the_gradient_of_a_sum_of_products_is_one_array() -> None:
+    """What comes back through a norm is worked out once, and the maximum is seen to cancel."""
+    found = backward(program(NORMED))
+    text = listing(found.program)
+    assert "m_at" not in text and "dm_term" in text
+    assert "dr[i, c] = " in text
+    assert "dP = sum(V[j, c] * dr[i, c] for c in range(0, C))" in text
+    check(program(NORMED), found)
