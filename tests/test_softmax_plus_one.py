@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from looptrans.adjoint.backward import backward
 from looptrans.emit.listing import emitted
+from looptrans.ir.listing import listing
 from tests.analysis import program
+from tests.test_adjoint_listings import check
 
 LISTING = """
 def attention(
@@ -26,6 +29,24 @@ def attention(
                 O[i, d] += p * V[j, d]
     return O
 """
+HEADS = """
+def attention(Q: Float[Array, "M H E"], K: Float[Array, "N H E"], V: Float[Array, "N H D"]):
+    O = zeros((M, H, D))
+    for h in range(0, H):
+        for i in range(0, M):
+            m = -inf
+            for j in range(0, N):
+                m = max(m, sum(Q[i, h, e] * K[j, h, e] for e in range(0, E)) / sqrt(E))
+            l = 0.0
+            for j in range(0, N):
+                p = exp(sum(Q[i, h, e] * K[j, h, e] for e in range(0, E)) / sqrt(E) - m)
+                l += p
+                for d in range(0, D):
+                    O[i, h, d] += p * V[j, h, d]
+            for d in range(0, D):
+                O[i, h, d] /= l + exp(-m)
+    return O
+"""
 
 
 @pytest.mark.parametrize("more", ["exp(-m)", "exp(sink - m)", "2.0 * exp(-m) + exp(sink - m)"])
@@ -44,3 +65,11 @@ def test_what_the_sum_has_more_is_added_behind_the_pass(more: str) -> None:
     assert " / (" not in loops
     assert " / (" in behind
     assert "tl.exp2(x" in loops or "tl.exp(x" in loops
+
+
+def test_heads_may_stand_behind_rows() -> None:
+    """The divisor has its numbers in the order of loops, not in that of the output: it is one."""
+    text = listing(backward(program(HEADS)).program)
+    assert "m_at" not in text
+    assert text.count("exp(") == 2
+    check(program(HEADS), backward(program(HEADS)))

@@ -19,9 +19,10 @@ from looptrans.adjoint.definitions import (
     condition_variables,
     free_variables,
 )
-from looptrans.ir.index import variables
-from looptrans.ir.program import Program
+from looptrans.ir.index import Var, variables
+from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Call, Read, Reduce, Select, Value, Whole, walk_value
+from looptrans.ir.walk import nodes
 from looptrans.transforms.accesses import AccessSite, sites_of
 
 
@@ -75,7 +76,17 @@ def _is_apart(program: Program, array: str, *, by_rows: bool) -> bool:
     behind = max(place.position[level] for place in writes)
     if any(read.place.position[level] <= behind for read in reads):
         return False
-    return level == 0 or (by_rows and all(_is_read_again(read, level) for read in reads))
+    if level == 0 or not by_rows or not all(_is_read_again(read, level) for read in reads):
+        return level == 0
+    rows = {loop.variable for loop in writes[0].loops[:level]}
+    return not any(_are_set_ahead(loop, rows) for loop in writes[0].loops[:1])
+
+
+def _are_set_ahead(loop: Loop, rows: set[str]) -> bool:
+    """Tell whether an iteration sets something for another one, as a step of time does."""
+    targets = (t for node in nodes(loop.body) if isinstance(node, Assign) for t in node.targets)
+    subscripts = (s for target in targets for s in target.subscripts if not isinstance(s, Whole))
+    return any(rows & set(variables(s)) and not isinstance(s, Var) for s in subscripts)
 
 
 def _is_of_weights(system: System, definition: Definition) -> bool:

@@ -222,30 +222,27 @@ class Reverse:
         summed = summed or (definition.has_reduction and not self._is_quotient(split))
         if definition.name in self.sizes.whole and summed:
             self.sizes.whole.add(name)  # it is read as the array is: by pieces, or by other sums
-        self._keep_factors_of(definition, split)
+        self._keep_factor_of(definition, split)
         value = value_of(split)
         self.system.add(Definition(name, definition.indices, value, "adjoint", definition.label))
         if len(split) == 1 and split[0].generators:
             self.prepared.learn(self.system.definitions[name], split[0])
         return cell
 
-    def _keep_factors_of(self, definition: Definition, split: list[Term]) -> None:
-        """Keep an adjoint in memory that the adjoint of a product is a multiple of.
+    def _keep_factor_of(self, definition: Definition, split: list[Term]) -> None:
+        """Keep an adjoint in memory that the adjoint of a product is, but for numbers of its rows.
 
-        Terms of its own would be worked out again for each block that it is multiplied with.
+        Its terms would be worked out again for each block that it is multiplied with.
         """
-        if not isinstance(definition.value, Reduce) or len(split) != 1 or split[0].generators:
+        if not isinstance(definition.value, Reduce):
             return
-        for atom, power in split[0].factors:
-            if power != 1 or not isinstance(atom, Read):
-                continue
-            found = self.system.definitions.get(atom.access.array)
-            if found is None or found.origin != "adjoint" or found.has_reduction:
-                continue
-            if len(found.indices) == len(definition.indices) and self.sizes.fits(found.extents):
-                terms = expanded(found.value, self.names)
-                if len(terms) > 1:
-                    self.sizes.whole.add(found.name)
+        access = _divided(split)
+        found = None if access is None else self.system.definitions.get(access.array)
+        if found is None or found.origin != "adjoint" or found.has_reduction:
+            return
+        several = len(expanded(found.value, self.names)) > 1
+        if several and self.sizes.fits(found.extents):
+            self.sizes.whole.add(found.name)
 
     def _is_multiple(self, term: Term) -> bool:
         """Tell whether a term is a cell of a given array times numbers that all cells have."""
@@ -257,17 +254,11 @@ class Reverse:
                 return False
 
     def _is_quotient(self, split: list[Term]) -> bool:
-        """Tell whether an adjoint is a stored one times powers of numbers of its rows."""
-        if len(split) != 1 or split[0].generators:
+        """Tell whether an adjoint is one in memory, but for numbers of its rows."""
+        access = _divided(split)
+        if access is None:
             return False
-        rows = max((len(set(free_variables(atom))) for atom, _ in split[0].factors), default=0)
-        large = [f for f in split[0].factors if len(set(free_variables(f[0]))) == rows]
-        match large:
-            case [(Read(access), 1)]:
-                found = self.system.definitions.get(access.array)
-                return found is None or access.array in self.sizes.whole
-            case _:
-                return False
+        return access.array in self.sizes.whole or access.array not in self.system.definitions
 
     def given_where_it_counts(self, term: Term) -> Term:
         """Put a term of a gradient under such conditions too, unless what is given is all it reads.
@@ -451,6 +442,19 @@ class Reverse:
                 self.pending.setdefault(given.access.array, []).append(
                     (cell, renewed_inner(joined, outer, self.names))
                 )
+
+
+def _divided(terms: list[Term]) -> Access | None:
+    """Return the cell that terms are, times numbers that hang on fewer indices; None for others."""
+    if len(terms) != 1 or terms[0].generators:
+        return None
+    hanging = [(atom, power, set(free_variables(atom))) for atom, power in terms[0].factors]
+    most = max((len(names) for *_, names in hanging), default=0)
+    match [(atom, power) for atom, power, names in hanging if len(names) == most]:
+        case [(Read(access), 1)]:
+            return access
+        case _:
+            return None
 
 
 def _numbered(term: Term) -> Term:

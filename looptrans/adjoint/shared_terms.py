@@ -31,6 +31,7 @@ from looptrans.ir.value import (
     Reduce,
     Unary,
     Value,
+    walk_value,
 )
 
 
@@ -52,6 +53,7 @@ def share(system: System) -> set[str]:
         indices = _indices(system.definitions[first], free)
         if indices is None:
             continue
+        indices = _as_read(part, indices)
         own_part = Definition(first, indices, part)
         alike = [
             other
@@ -84,6 +86,17 @@ def _indices(of: Definition, wanted: Sequence[str]) -> tuple[Generator, ...] | N
     found = tuple(replace(g, condition=ALWAYS) for g in _bound_in(of) if g.variable in wanted)
     ends = (end for g in found for end in (g.range.start, g.range.stop))
     return found if all(set(variables(end)) <= set(wanted) for end in ends) else None
+
+
+def _as_read(part: Value, indices: tuple[Generator, ...]) -> tuple[Generator, ...]:
+    """Return indices in the order in which a cell has them that hangs on all of them."""
+    by_name = {g.variable: g for g in indices}
+    for read in walk_value(part):
+        if isinstance(read, Read):
+            names = [s.name for s in read.access.subscripts if isinstance(s, Var)]
+            if len(names) == len(indices) and set(names) == set(by_name):
+                return tuple(by_name[name] for name in names)
+    return indices
 
 
 def _sums_in(value: Value) -> list[Value]:
