@@ -1,0 +1,130 @@
+"""Rows of sequences that begin and end where two arrays say, and what keeps them apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.executor import execute
+from looptrans.executor.inputs import prepare
+from looptrans.ir.listing import listing
+from looptrans.transforms.segments import missing_contracts, segments_of
+from tests.analysis import program, verdicts
+from tests.test_adjoint_torch import gradients
+
+COPY = """
+def copy(X: Float[Array, "T"], s: Int[Array, "B", "0:T+1"], e: Int[Array, "B", "0:T+1"]):
+    {contracts}
+    Y = zeros(T)
+    for b in range(0, B):
+        for i in range(s[b], e[b]):
+            Y[i] = X[i]
+    return Y
+"""
+CHAIN = "assert all(s[b] <= e[b] <= s[b + 1] for b in range(0, B - 1))"
+NEXT = "assert all(e[b] <= s[b + 1] for b in range(0, B - 1))"
+BEFORE = "assert all(e[b - 1] <= s[b] for b in range(1, B))"
+ORDER = "assert all(s[b] <= e[b] for b in range(0, B))"
+RISES = "assert all(s[b] <= s[b + 1] for b in range(0, B - 1))"
+PAIRS = "assert all(e[b] <= s[c] for b in range(0, B) for c in range(b + 1, B))"
+UNDER = "assert all(e[b] <= s[c] for c in range(0, B) for b in range(0, c))"
+ASKED = "assert all(e[b] <= s[c] for b in range(0, B) for c in range(0, B) if b < c)"
+SHORT = "assert all(s[b] <= e[b] for b in range(0, B - 2))"
+
+
+def copy(*contracts: str) -> str:
+    return COPY.format(contracts="\n    ".join(contracts or ("assert B >= 0",)))
+
+
+@pytest.mark.parametrize(
+    "contracts",
+    [(CHAIN,), (NEXT, ORDER), (BEFORE, ORDER), (NEXT, RISES), (PAIRS,), (UNDER,), (ASKED,)],
+)
+def test_contracts_keep_sequences_apart(contracts: tuple[str, ...]) -> None:
+    """The text says so, as isl does."""
+    known = segments_of(program(copy(*contracts)))["s"]
+    assert len(known.contracts) == len(contracts)
+    assert verdicts(copy(*contracts))["b"].memory.decision == "parallel"
+    assert missing_contracts(program(copy(*contracts))) == ()
+
+
+@pytest.mark.parametrize(
+    ("contracts", "missing"),
+    [
+        ((), (CHAIN,)),
+        ((ORDER,), (CHAIN,)),
+        # Where the end of b may lie before its start, b + 2 may begin before b ends.
+        ((NEXT,), (ORDER.replace("B)", "B - 1)"),)),
+        ((NEXT, SHORT), (ORDER.replace("B)", "B - 1)"),)),
+        ((PAIRS.replace("range(b + 1, B)", "range(b + 2, B)"),), (CHAIN,)),
+    ],
+)
+def test_contracts_that_do_not_are_said_to_be_missing(
+    contracts: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    assert "s" not in segments_of(program(copy(*contracts)))
+    assert verdicts(copy(*contracts))["b"].memory.decision not in ("parallel", "privatize")
+    assert missing_contracts(program(copy(*contracts))) == tuple(("b", each) for each in missing)
+    whole = copy(*contracts, *missing)
+    assert verdicts(whole)["b"].memory.decision == "parallel"
+
+
+def test_the_last_sequence_needs_none_behind_it() -> None:
+    """There are as many first rows as sequences, and lengths fit up to the last but one."""
+    lengths = copy("assert all(s[b] + e[b] <= s[b + 1] for b in range(0, B - 1))")
+    lengths = lengths.replace("range(s[b], e[b])", "range(s[b], s[b] + e[b])")
+    assert not segments_of(program(lengths))["s"].has_next
+    assert verdicts(lengths)["b"].memory.decision == "parallel"
+
+
+def test_random_rows_begin_before_they_end() -> None:
+    for contracts, least in (((CHAIN,), 5), ((PAIRS,), 5), (("assert B >= 0",), 5)):
+        found = prepare(program(copy(*contracts)), {"T": 5000, "B": 9}).arrays
+        assert (found["s"] < found["e"]).sum() >= least
+        assert (found["e"][:-1] <= found["s"][1:]).all() == (len(contracts[0]) > 20)
+
+
+ATTENTION = """
+def f(Q: Float[Array, "T E"], K: Float[Array, "U E"], q0: Int[Array, "B", "0:T+1"],
+      q1: Int[Array, "B", "0:T+1"], k0: Int[Array, "B", "0:U+1"], k1: Int[Array, "B", "0:U+1"]):
+    assert all(q0[b] <= q1[b] <= q0[b + 1] for b in range(0, B - 1))
+    O = zeros((T, E))
+    for b in range(0, B):
+        for i in range(q0[b], q1[b]):
+            m = -inf
+            l = 0.0
+            for j in range(k0[b], {stop}):
+                m = max(m, sum(Q[i, e] * K[j, e] for e in range(0, E)))
+            for j in range(k0[b], {stop}):
+                l = l + exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - m)
+            for j in range(k0[b], {stop}):
+                s = sum(Q[i, e] * K[j, e] for e in range(0, E))
+                for e in range(0, E):
+                    O[i, e] += exp(s - m) / l * K[j, e]
+    return O
+"""
+CAUSAL = "min(k1[b], k1[b] - q1[b] + i + 1)"
+
+
+@pytest.mark.parametrize("stop", ["k1[b]", CAUSAL])
+def test_keys_that_sequences_share_are_gone_over_by_sequences(stop: str) -> None:
+    own = program(ATTENTION.format(stop=stop))
+    found = backward(own)
+    shown = listing(found.program)
+    assert "delta[i]" in shown and "max(" not in shown, "a row has one number, that is handed over"
+    assert shown.count("for i in range(q0[b], q1[b]):") == 3, shown
+    assert "range(0, T)" not in shown
+    rng = np.random.default_rng(0)
+    sizes = {"T": 6, "U": 5, "E": 2, "B": 3}
+    inputs: dict[str, Any] = {"Q": rng.normal(size=(6, 2)), "K": rng.normal(size=(5, 2))}
+    ends = {"q0": [0, 3, 3], "q1": [2, 3, 6], "k0": [1, 0, 0], "k1": [4, 2, 3]}
+    inputs |= {name: np.array(each) for name, each in ends.items()}
+    results = execute(found.forward, inputs=inputs)
+    given = {saved.name: results[saved.name] for saved in found.saved if saved.name in results}
+    incoming = {"O": rng.normal(size=(6, 2))}
+    got = execute(found.program, inputs=inputs | given | {"dO": incoming["O"]})
+    for name, wanted in gradients(own, sizes, inputs, incoming).items():
+        np.testing.assert_allclose(got[f"d{name}"], wanted, rtol=1e-9, atol=1e-12)
