@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from looptrans.algebra.cells import plain
 from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
-from looptrans.ir.index import Index, Let, children, lets, opaque_terms, rebuild, variables
+from looptrans.ir.index import (
+    Index,
+    Let,
+    children,
+    lets,
+    opaque_terms,
+    plain,
+    rebuild,
+    variables,
+)
 from looptrans.ir.program import Assign, Atomic, BlockReduce, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import (
     access_changed,

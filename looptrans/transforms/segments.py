@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import Form, form_of, is_same, sides, simplified, total
-from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, substitute
+from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, plain, substitute
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Loop, Node, Program
 from looptrans.ir.remember import remembered
@@ -146,7 +146,8 @@ def _count(program: Program, rise: Rise) -> Index:
 
 def rows_of(bounds: Range, known: Mapping[str, Segments]) -> Rows | None:
     """Return the sequence whose rows a range has, all of them or some."""
-    return next(_rows_of(bounds, known), None) if bounds.step == 1 else None
+    ends = Range(plain(bounds.start), plain(bounds.stop))
+    return next(_rows_of(ends, known), None) if bounds.step == 1 else None
 
 
 def _rows_of(bounds: Range, known: Mapping[str, Segments]) -> Iterator[Rows]:
