@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.emit.listing import lowered
 from looptrans.executor import execute
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
@@ -128,3 +129,36 @@ def test_keys_that_sequences_share_are_gone_over_by_sequences(stop: str) -> None
     got = execute(found.program, inputs=inputs | given | {"dO": incoming["O"]})
     for name, wanted in gradients(own, sizes, inputs, incoming).items():
         np.testing.assert_allclose(got[f"d{name}"], wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_ends_may_have_names() -> None:
+    named = ATTENTION.format(stop=CAUSAL.replace("k1[b]", "ke").replace("q1[b]", "qe"))
+    named = named.replace(
+        "        for i in range(q0[b], q1[b]):",
+        "        qs = q0[b]; qe = q1[b]; ke = k1[b]\n        for i in range(qs, qe):",
+    )
+    (kernel,) = lowered(program(named)).kernels
+    assert [loop.name for loop in kernel.grid] == ["b", "i"]
+    shown = listing(backward(program(named)).program)
+    assert "delta[i]" in shown and shown.count("for i in range(q0[b], q1[b]):") == 3, shown
+
+
+TOKENS = """
+def tokens(Q: Float[Array, "T H E"], K: Float[Array, "U H E"], seq: Int[Array, "T", "0:B"],
+           cu: Int[Array, "B+1", "0:U+1"]):
+    O = zeros((T, H, E))
+    for i in range(0, T):
+        for h in range(0, H):
+            for j in range(cu[seq[i]], cu[seq[i] + 1]):
+                s = sum(Q[i, h, e] * K[j, h, e] for e in range(0, E))
+                for e in range(0, E):
+                    O[i, h, e] += s * K[j, h, e]
+    return O
+"""
+
+
+@pytest.mark.parametrize(("seq", "rows"), [("seq[i]", ["i"]), ("i", ["h"])])
+def test_rows_that_look_up_their_sequence_share_its_keys(seq: str, rows: list[str]) -> None:
+    """Neighbours are of one sequence; those that have one each are programs of their own."""
+    (kernel,) = lowered(program(TOKENS.replace("seq[i]", seq))).kernels
+    assert [dim.name for dim in kernel.grid if dim.role == "rows"] == rows

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from looptrans.adjoint.printing import shape_text
 from looptrans.ir.affine import is_same
-from looptrans.ir.index import Index
+from looptrans.ir.index import Index, plain
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, nodes, placed
@@ -57,7 +57,8 @@ def is_same_shape(one: Array, other: Array) -> bool:
 def is_all_of(bounds: Range, wholes: Mapping[str, Rows], rows: Rows) -> bool:
     """Tell whether a range has all rows of a sequence."""
     whole = wholes[rows.ends].of(rows.sequence)
-    return is_same(bounds.start, whole.start) and is_same(bounds.stop, whole.stop)
+    ends = (plain(bounds.start), whole.start), (plain(bounds.stop), whole.stop)
+    return all(is_same(one, other) for one, other in ends)
 
 
 @dataclass(frozen=True, slots=True)
