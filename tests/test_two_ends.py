@@ -12,6 +12,7 @@ from looptrans.emit.listing import lowered
 from looptrans.executor import execute
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
+from looptrans.transforms.guarded_rows import with_guarded_rows
 from looptrans.transforms.segments import missing_contracts, segments_of
 from tests.analysis import program, verdicts
 from tests.test_adjoint_torch import gradients
@@ -162,3 +163,38 @@ def test_rows_that_look_up_their_sequence_share_its_keys(seq: str, rows: list[st
     """Neighbours are of one sequence; those that have one each are programs of their own."""
     (kernel,) = lowered(program(TOKENS.replace("seq[i]", seq))).kernels
     assert [dim.name for dim in kernel.grid if dim.role == "rows"] == rows
+
+
+GUARDED = """
+def guarded(X: Float[Array, "T"], s: Int[Array, "B", "0:T+1"], e: Int[Array, "{extent}", "0:T+1"]):
+    assert all(s[b] <= e[b] <= s[b + 1] for b in range(0, B - 1))
+    Y = zeros(T)
+    for b in range(0, B):
+        for i in range(0, T):
+            if {guard}:
+                Y[i] = X[i] + sum(X[j] for j in range(0, T) if s[b] <= j and j < e[b])
+    return Y
+"""
+
+
+@pytest.mark.parametrize(
+    "guard", ["s[b] <= i and i < e[b]", "e[b] > i >= s[b]", "i <= e[b] - 1 and i >= s[b]"]
+)
+def test_guards_that_leave_the_rows_of_a_sequence_are_ends(guard: str) -> None:
+    found = with_guarded_rows(program(GUARDED.format(extent="B", guard=guard)))
+    assert found is not None
+    assert found.loops == ("i", "j")
+    shown = listing(found.program)
+    assert "for i in range(s[b], e[b]):" in shown and "for j in range(s[b], e[b]))" in shown
+    assert "if" not in shown
+
+
+def test_guards_stay_where_an_end_may_not_be_there() -> None:
+    guard = "s[b] <= i and i < e[b]"
+    assert with_guarded_rows(program(GUARDED.format(extent="B-1", guard=guard))) is None
+    plain = GUARDED.replace("for b in range(0, B - 1)", "for b in range(0, B - 2)")
+    assert with_guarded_rows(program(plain.format(extent="B", guard=guard))) is None
+    more = program(GUARDED.format(extent="B", guard=f"i != 3 and {guard}"))
+    found = with_guarded_rows(more)
+    assert found is not None
+    assert "if i != 3:" in listing(found.program)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from looptrans.ir.affine import Form, form_of, is_same, sides, simplified, total
+from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, plain, substitute
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Loop, Node, Program
@@ -121,6 +123,13 @@ def segments_of(program: Program) -> dict[str, Segments]:
     return found
 
 
+def _sides(condition: Condition) -> Iterator[Index]:
+    for part in walk_condition(condition):
+        if isinstance(part, Relation):
+            yield part.left
+            yield part.right
+
+
 def _count(program: Program, rise: Rise) -> Index:
     """Return how many sequences there are whose first rows an array says.
 
@@ -133,7 +142,12 @@ def _count(program: Program, rise: Rise) -> Index:
         for relation in accesses(place.node):
             ranges = around | {g.variable: g.range for g in relation.generators}
             ends = [end for bounds in ranges.values() for end in (bounds.start, bounds.stop)]
-            for index in (*ends, *relation.access.indices):
+            guards = (*place.conditions, *(g.condition for g in relation.generators))
+            for index in (
+                *ends,
+                *chain.from_iterable(map(_sides, guards)),
+                *relation.access.indices,
+            ):
                 for term in opaque_terms(index):
                     match term:
                         case Opaque(rise.array, (Var(name),)) if name in ranges:
