@@ -198,3 +198,17 @@ def test_guards_stay_where_an_end_may_not_be_there() -> None:
     found = with_guarded_rows(more)
     assert found is not None
     assert "if i != 3:" in listing(found.program)
+
+
+def test_a_guard_may_say_one_end_or_a_row_around() -> None:
+    text = GUARDED.format(extent="B", guard="i < e[b]").replace("range(0, T):", "range(s[b], T):")
+    text = text.replace("range(0, T) if s[b] <= j and j < e[b]", "range(0, T) if s[b] <= j <= i")
+    found = with_guarded_rows(program(text))
+    assert found is not None
+    shown = listing(found.program)
+    assert "for i in range(s[b], e[b]):" in shown
+    assert "for j in range(s[b], min(T, i + 1)))" in shown
+    alone = text.replace("for i in range(s[b], T)", "for i in range(0, T)").replace(
+        "i < e[b]", "1 > 0"
+    )
+    assert with_guarded_rows(program(alone)) is None, "row i is none of sequence b"

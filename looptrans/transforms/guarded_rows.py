@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from looptrans.ir.affine import difference, extremum, form_of, is_same, total
 from looptrans.ir.condition import ALWAYS, Condition, conjunction
@@ -19,8 +20,9 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Generator, Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms.bounded import Ends
 from looptrans.transforms.ends_asked import end_of, parts_of, start_of
-from looptrans.transforms.segments import Segments, is_over_all, rows_of, segments_of
+from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,9 @@ class _Work:
         match node:
             case Loop(variable):
                 condition, inside = _guarded(node.body)
-                found = self.rows(variable, node.range, condition, around)
-                if found is not None and node.execution == "sequential":
+                is_plain = node.execution == "sequential"
+                found = self.rows(variable, node.range, condition, around) if is_plain else None
+                if found is not None:
                     bounds, rest = found
                     kept = inside if rest == ALWAYS else (If(rest, inside),)
                     node = replace(node, range=bounds, body=kept)
@@ -112,27 +115,36 @@ class _Work:
     ) -> tuple[Range, Condition] | None:
         """Return the rows of a sequence that a condition leaves of a range, and what else it asks.
 
-        They are all rows of the sequence that the range has.
+        They are all rows of the sequence that the range has, or those up to a row around.
         """
-        if bounds.step != 1 or rows_of(bounds, self.known) is not None:
+        if bounds.step != 1 or self.sequence(bounds, around) is not None:
             return None
         parts = parts_of(condition)
-        for first in parts:
-            for last in parts:
-                start, stop = start_of(first, variable), end_of(last, variable)
-                if start is None or stop is None:
-                    continue
-                found = Range(self.latest(bounds.start, start), self.earliest(bounds.stop, stop))
-                rows = rows_of(found, self.known)
-                if rows is None or rows.sequence not in around:
-                    continue
-                segments = self.known[rows.ends]
-                ends = self.is_there(start, segments), self.is_there(stop, segments)
-                if all(ends) and is_over_all(around[rows.sequence], segments):
-                    self.loops.append(variable)
-                    rest = tuple(part for part in parts if part not in (first, last))
-                    return found, conjunction(*rest)
+        for first, last in product((None, *parts), repeat=2):
+            start = Int(0) if first is None else start_of(first, variable)
+            stop = Int(0) if last is None else end_of(last, variable)
+            if start is None or stop is None:
+                continue
+            low = bounds.start if first is None else self.latest(bounds.start, start)
+            high = bounds.stop if last is None else self.earliest(bounds.stop, stop)
+            segments = self.sequence(Range(low, high), around)
+            if segments is not None and all(self.is_there(end, segments) for end in (start, stop)):
+                self.loops.append(variable)
+                rest = tuple(part for part in parts if part not in (first, last))
+                return Range(low, high), conjunction(*rest)
         return None
+
+    def sequence(self, bounds: Range, around: Mapping[str, Range]) -> Segments | None:
+        """Return the sequences of one of which a range has rows."""
+        ends = Ends(self.known)
+        loops: dict[str, Rows] = {}
+        for variable, outer in around.items():
+            loops = ends.inside(loops, variable, ends.bounded(outer, loops))
+        rows = rows_of(ends.bounded(bounds, loops), self.known)
+        if rows is None or rows.sequence not in around:
+            return None
+        segments = self.known[rows.ends]
+        return segments if is_over_all(around[rows.sequence], segments) else None
 
     def is_there(self, end: Index, segments: Segments) -> bool:
         """Tell whether all arrays that an end is read from have an element for each sequence."""
