@@ -212,3 +212,24 @@ def test_a_guard_may_say_one_end_or_a_row_around() -> None:
         "i < e[b]", "1 > 0"
     )
     assert with_guarded_rows(program(alone)) is None, "row i is none of sequence b"
+
+
+UNPACKED = """
+def unpacked(Q: Float[Array, "T E"], K: Float[Array, "U E"], q: Int[Array, "B", "0:T+1"],
+             n: Int[Array, "B", "0:N+1"], s: Int[Array, "B", "0:U+1"],
+             e: Int[Array, "B", "0:U+1"], N: int):
+    assert all(q[b] + n[b] <= q[b + 1] for b in range(0, B - 1))
+    assert all(s[b] <= e[b] <= s[b + 1] for b in range(0, B - 1))
+    O = zeros((B, N))
+    for b in range(0, B):
+        for i in range(0, n[b]):
+            for j in range(s[b], e[b]):
+                O[b, i] += exp(sum(Q[q[b] + i, d] * K[j, d] for d in range(0, E)))
+    return O
+"""
+
+
+def test_rows_that_go_to_places_of_their_own_are_differentiated_one_by_one() -> None:
+    """Packed rows that come out padded are not seen as rows of a batch, and need not be."""
+    shown = listing(backward(program(UNPACKED)).program)
+    assert "dQ[" in shown and "dK[" in shown
