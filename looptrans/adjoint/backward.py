@@ -142,7 +142,18 @@ def _of_simplest(
             pass  # then rows are gone over as far as they are
     view = unpacked(program)
     if view is not None:
-        return _packed(_backward(view.program, of, wrt), view)
+        try:
+            return _packed(_backward(view.program, of, wrt), view)
+        except NotDifferentiated as error:
+            try:  # without the view rows are found by their subscripts, one by one
+                return _plain(program, of, wrt)
+            except NotDifferentiated:
+                raise error from None
+    return _plain(program, of, wrt)
+
+
+def _plain(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None) -> Backward:
+    """Derive the backward pass of a listing whose rows are where they are."""
     digits = parted(program)
     if digits is not None:
         try:

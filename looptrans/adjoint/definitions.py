@@ -17,7 +17,7 @@ from keyword import iskeyword
 from typing import Literal
 
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.ir.affine import simplified
+from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation, walk_condition
 from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
 from looptrans.ir.rewrite import replaced, with_reads
@@ -221,6 +221,12 @@ def range_moved(bounds: Range, indices: Mapping[str, Index]) -> Range:
         return bounds
     start, stop = (simplified(substitute(end, indices)) for end in (bounds.start, bounds.stop))
     return Range(start, stop, bounds.step)
+
+
+def is_same_range(one: Range, other: Range) -> bool:
+    """Tell whether two ranges are plainly the same, however their sums are ordered."""
+    ends = (one.start, other.start), (one.stop, other.stop)
+    return one.step == other.step and all(is_same(a, b) for a, b in ends)
 
 
 def full(variable: str, extent: Index) -> Generator:

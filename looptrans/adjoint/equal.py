@@ -36,7 +36,7 @@ from looptrans.adjoint.definitions import (
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.finite import comes_back_finite, is_finite
 from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.ir.affine import form_of, is_same, simplified
+from looptrans.ir.affine import form_of, in_one_order, is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, with_operands
 from looptrans.ir.index import (
     Arith,
@@ -454,4 +454,5 @@ def _numbered(value: Value, count: list[int]) -> Value:
 
 
 def _moved(bounds: Range, names: dict[str, Index]) -> Range:
-    return Range(substitute(bounds.start, names), substitute(bounds.stop, names), bounds.step)
+    start, stop = (substitute(end, names) for end in (bounds.start, bounds.stop))
+    return Range(in_one_order(start), in_one_order(stop), bounds.step)

@@ -83,11 +83,12 @@ def _said(program: Program, element: Opaque) -> Iterator[tuple[Comparison, Index
                     and is_same(ranges[a.name].stop, extent)
                     for a, extent in zip(left.arguments, shape, strict=True)
                 )
-                ends = () if known is None or contract.generators else (Int(0), known.count)
+                end = None if known is None or contract.generators else known.last
+                ends: tuple[Index, ...] = () if end is None else (Int(0), end)
                 place = left.arguments[0] if len(left.arguments) == 1 else None
                 if whole:
                     yield op, right
                 elif ends and place is not None:
-                    first, last = (is_same(place, end) for end in ends)
+                    first, last = (is_same(place, each) for each in ends)
                     if (first and op in (">=", ">", "==")) or (last and op in ("<=", "<", "==")):
                         yield (">=" if first else "<="), right

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from looptrans.algebra.cells import plain
 from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
-from looptrans.ir.index import Index, Let, children, lets, opaque_terms, rebuild, variables
+from looptrans.ir.index import (
+    Index,
+    Let,
+    children,
+    lets,
+    opaque_terms,
+    plain,
+    rebuild,
+    variables,
+)
 from looptrans.ir.program import Assign, Atomic, BlockReduce, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import (
     access_changed,
@@ -27,7 +35,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, nodes, placed
 
 
 def cell_without_lets(access: Access) -> Access:
@@ -48,10 +56,32 @@ def condition_without_lets(condition: Condition) -> Condition:
 def program_without_lets(program: Program) -> Program:
     """Return a program whose guards and ranges say what rows they hold for.
 
-    c = i + N - M                           c = i + N - M
-    for j in range(c + 1): l = l + …   ->   for j in range(i + N - M + 1): l = l + …
+    c = i + N - M                           for j in range(i + N - M + 1): l = l + …
+    for j in range(c + 1): l = l + …   ->
+
+    Statements whose numbers nothing reads any more are left out.
     """
-    return replace(program, body=tuple(map(_without_lets, program.body)))
+    body = tuple(map(_without_lets, program.body))
+    if body == program.body:
+        return program
+    program = replace(program, body=body)
+    return _without(program, unread_integers(program) - _named(program))
+
+
+def _named(program: Program) -> set[str]:
+    """Return the integer scalars that indices still name."""
+    found: set[str] = set()
+    for place in placed(program):
+        indices = [end for loop in place.loops for end in (loop.range.start, loop.range.stop)]
+        conditions = list(place.conditions)
+        for relation in accesses(place.node):
+            indices += relation.access.indices
+            for g in relation.generators:
+                indices += [g.range.start, g.range.stop]
+                conditions.append(g.condition)
+        indices += [index for condition in conditions for index in _indices(condition)]
+        found |= {each.name for index in indices for each in lets(index)}
+    return found
 
 
 def with_indices_put_in(program: Program) -> Program:
@@ -199,7 +229,11 @@ def program_of_indices(program: Program) -> Program:
     Their statements are left out where nothing else reads them.
     """
     program = with_indices_put_in(program)
-    unread = unread_integers(program)
+    return _without(program, unread_integers(program))
+
+
+def _without(program: Program, unread: frozenset[str]) -> Program:
+    """Return a program without what sets integer scalars that nothing reads."""
 
     def change(node: Node) -> tuple[Node, ...]:
         return () if is_set_in_vain(node, unread) else (node,)
@@ -338,4 +372,4 @@ def _indices(condition: Condition) -> Iterator[Index]:
 
 def _moves(index: Index) -> bool:
     """Tell whether an integer scalar in an index is another one in each iteration of a loop."""
-    return any(variables(each.value) and not opaque_terms(each.value) for each in lets(index))
+    return any(variables(each.value) for each in lets(index))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from looptrans.adjoint.definitions import range_moved
+from looptrans.adjoint.definitions import is_same_range, range_moved
 from looptrans.adjoint.solving import replacing
 from looptrans.adjoint.standing import Scalar
 from looptrans.algebra.cells import are_apart, condition_moved, moved, value_moved
@@ -197,7 +197,7 @@ def _with_names_of(first: Nest, second: Nest, loops: Sequence[Generator]) -> Nes
     """
     new: dict[str, Index] = {}
     for a, b in zip(first.loops, loops, strict=True):
-        if a.range != range_moved(b.range, new):
+        if not is_same_range(a.range, range_moved(b.range, new)):
             return None
         new[b.variable] = Var(a.variable)
     return replace(_nest_moved(second, new), loops=first.loops)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.adjoint.definitions import System, range_moved
+from looptrans.adjoint.definitions import System, is_same_range, range_moved
 from looptrans.adjoint.facts import Facts
 from looptrans.adjoint.recognition import unify
 from looptrans.adjoint.sums import Term, expanded, held_together
@@ -98,7 +98,7 @@ def _same_terms(
     for g in bound:
         index = given.get(g.variable)
         mine = ranges.get(index.name) if isinstance(index, Var) else None
-        if mine is None or range_moved(g.range, given) != range_moved(mine.range, {}):
+        if mine is None or not is_same_range(range_moved(g.range, given), mine.range):
             return False
         needed = condition_moved(g.condition, given)
         if any(part not in term.brackets for part in held_together(needed) if part != ALWAYS):

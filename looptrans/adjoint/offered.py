@@ -34,7 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from looptrans.adjoint.definitions import Definition, Origin, System, free_variables, range_moved
+from looptrans.adjoint.definitions import (
+    Definition,
+    Origin,
+    System,
+    free_variables,
+    is_same_range,
+    range_moved,
+)
 from looptrans.adjoint.recognition import unify
 from looptrans.algebra.cells import value_moved
 from looptrans.ir.condition import ALWAYS
@@ -265,7 +272,7 @@ def _read(made: Definition, definition: Definition) -> Definition:
         for g in made.indices:
             index = bound.get(g.variable)
             known = scope.get(index.name) if isinstance(index, Var) else None
-            if known is None or known != range_moved(g.range, bound):
+            if known is None or not is_same_range(known, range_moved(g.range, bound)):
                 return None
         return Read(Access(made.name, tuple(bound[name] for name in made.variables)))
 

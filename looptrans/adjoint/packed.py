@@ -20,16 +20,25 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.taken_back import TakenBack
-from looptrans.adjoint.views import Use, View, accesses_in, created, is_all_of, shaped, uses_of
+from looptrans.adjoint.views import (
+    Use,
+    View,
+    accesses_in,
+    created,
+    is_all_of,
+    sets_first,
+    shaped,
+    uses_of,
+)
 from looptrans.frontend import parse
 from looptrans.ir.affine import in_one_order, is_same, total
 from looptrans.ir.index import Index, Int, Opaque, Var, variables
-from looptrans.ir.listing import listing
-from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
+from looptrans.ir.listing import index_text, listing
+from looptrans.ir.program import Array, Assign, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
 
 
@@ -119,15 +128,21 @@ def _wholes(program: Program, known: Mapping[str, Segments]) -> dict[str, Rows]:
     """Return what is gone over as the rows of a sequence, for each array of ends.
 
     Where not all ranges end at one place, that is up to the rows of the next sequence.
+
+    Raises:
+        NotDifferentiated: They do not, and the last sequence has none behind it.
     """
     found: dict[str, Rows] = {}
-    for name in known:
+    for name, segments in known.items():
         every = Rows(name, "b", Opaque(name, (total(Var("b"), 1),)))
         stops = {
             in_one_order(rows.of("b").stop)
             for bounds in _ranges(program)
             if (rows := rows_of(bounds, known)) is not None and rows.ends == name
         }
+        if len(stops) > 1 and not segments.has_next:
+            texts = sorted(index_text(stop) for stop in stops)
+            raise NotDifferentiated(f"rows from {name}[b] on end at {' and '.join(texts)}")
         found[name] = replace(every, stop=stops.pop()) if len(stops) == 1 else every
     return found
 
@@ -280,29 +295,7 @@ def iterations_are_apart(loop: Loop, rows: Mapping[str, int]) -> bool:
             if row is None or access.subscripts[row] != Var(loop.variable):
                 return False
     numbers = {a.array for a, is_write in inside if is_write and not a.subscripts}
-    return _sets_first(loop.body, numbers, set())
-
-
-def _sets_first(body: tuple[Node, ...], numbers: set[str], known: set[str]) -> bool:
-    """Tell whether each of some numbers is surely set wherever it is looked at."""
-    for node in body:
-        if isinstance(node, Assign | If):
-            read = {r.access.array for r in accesses(node) if not r.is_write}
-            if not read & numbers <= known:
-                return False
-        match node:
-            case Assign():
-                known |= {t.array for t in node.targets if not t.subscripts}
-            case Loop():
-                if not _sets_first(node.body, numbers, set(known)):
-                    return False
-            case If():
-                for way in (node.body, node.orelse):
-                    if not _sets_first(way, numbers, set(known)):
-                        return False
-            case _:
-                return False
-    return True
+    return sets_first(loop.body, numbers)
 
 
 def _with_shapes(

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from looptrans.adjoint.accumulating import arrays_in
-from looptrans.algebra.cells import plain
 from looptrans.algebra.values import is_number
 from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, conjunction
-from looptrans.ir.index import Index, Var, lets, opaque_terms, variables
+from looptrans.ir.index import Index, Var, lets, opaque_terms, plain, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Binary, Create, Range, Read, Select, Value, Whole
 from looptrans.ir.verdict import Certificate

@@ -21,11 +21,11 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.resolving import resolved_condition
 from looptrans.adjoint.state import Around, LoopAround, Place, Position, Site, State, Version
 from looptrans.adjoint.versions import join, write
-from looptrans.algebra.cells import condition_moved, moved, plain, value_moved
+from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.algebra.values import is_number, negative
 from looptrans.ir.condition import ALWAYS, Condition, negation
 from looptrans.ir.creation import first_value
-from looptrans.ir.index import Index, substitute
+from looptrans.ir.index import Index, plain, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.ranges import upwards
 from looptrans.ir.value import Access, Const, Create, Generator, Range, Value

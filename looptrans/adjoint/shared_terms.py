@@ -14,6 +14,7 @@ from looptrans.adjoint.definitions import (
     Definition,
     System,
     free_variables,
+    is_same_range,
     range_moved,
     refreshed_generators,
 )
@@ -152,7 +153,7 @@ def _shared_in(definition: Definition, made: Definition) -> Definition:
         for g in made.indices:
             index = bound.get(g.variable)
             known = scope.get(index.name) if isinstance(index, Var) else None
-            if known is None or known != range_moved(g.range, bound):
+            if known is None or not is_same_range(known, range_moved(g.range, bound)):
                 return None
         return Read(Access(made.name, tuple(bound[v] for v in made.variables)))
 

@@ -41,6 +41,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
 from looptrans.transforms.guarded_ends import Ended, with_guarded_ends
+from looptrans.transforms.guarded_rows import GuardedRows, with_guarded_rows
 from looptrans.transforms.guarded_starts import GuardedStarts
 from looptrans.transforms.guards_inward import Asked
 from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
@@ -77,6 +78,7 @@ _Seen: TypeAlias = (
     | Ended
     | FewIterations
     | GuardedCells
+    | GuardedRows
     | GuardedStarts
     | Inward
     | MadeOnce
@@ -96,6 +98,7 @@ ORDER: Final = (
     "few iterations",
     "guarded cells",
     "idle guards",
+    "guarded rows",
     "own names",
     "weights divided",
     "weights apart",
@@ -174,6 +177,7 @@ def why_blocks_stay(program: Program) -> tuple[str, ...]:
 _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     SIZES: lambda p: _Sized(with_sizes_put_in(p)),
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
+    "guarded rows": lambda p: with_guarded_rows(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
     "own names": with_own_names,

@@ -23,7 +23,7 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import is_number
-from looptrans.ir.affine import simplified
+from looptrans.ir.affine import in_one_order, simplified
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
@@ -320,7 +320,8 @@ def _text(term: Term, names: dict[str, Index]) -> str:
     factors = sorted(f"({value_text(atom)})**{p}" for atom, p in moved.factors)
     brackets = sorted(condition_text(c) for c in moved.brackets)
     ranges = [
-        f"{index_text(g.range.start)}..{index_text(g.range.stop)}..{g.range.step}"
+        "..".join(index_text(in_one_order(end)) for end in (g.range.start, g.range.stop))
+        + f"..{g.range.step}"
         for g in moved.generators
     ]
     return " ".join([*factors, "|", *brackets, "|", *ranges])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.views import Use, View, accesses_in, created, shaped, uses_of
+from looptrans.adjoint.views import Use, View, accesses_in, created, sets_first, shaped, uses_of
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation
@@ -24,7 +24,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of
 
 
@@ -256,19 +256,30 @@ def _mentions(bounds: Range, variable: str) -> bool:
 
 
 def _adds_up(body: tuple[Node, ...]) -> bool:
-    """Tell whether nothing is done but additions, of what is not added to, to what is there."""
+    """Tell whether nothing is done but additions, of what is not added to, to what is there.
+
+    What is added may be worked out in numbers that are set first.
+    """
     written = {a.array for a, is_write in accesses_in(body) if is_write}
+    numbers = {a.array for a, is_write in accesses_in(body) if is_write and not a.subscripts}
+    sums = written - numbers
     for node in nodes(body):
         match node:
             case Assign(targets=(target,), values=(value,)):
+                if target.array in numbers:
+                    if arrays_in(value) & sums:
+                        return False
+                    continue
                 found = accumulation(target, value)
-                if found is None or found[0] != "sum" or arrays_in(found[1]) & written:
+                if found is None or found[0] != "sum" or arrays_in(found[1]) & sums:
                     return False
+            case If(orelse=()) if {r.access.array for r in accesses(node)} & sums:
+                return False
             case Loop() | If(orelse=()):
                 pass
             case _:
                 return False
-    return True
+    return sets_first(body, numbers)
 
 
 def _without_bounds(body: tuple[Node, ...], variable: str, bounds: Range) -> tuple[Node, ...]:

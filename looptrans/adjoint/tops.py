@@ -9,7 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from looptrans.adjoint.definitions import Definition, System, condition_variables, range_moved
+from looptrans.adjoint.definitions import (
+    Definition,
+    System,
+    condition_variables,
+    is_same_range,
+    range_moved,
+)
 from looptrans.adjoint.sums import held_together
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import ZERO, is_number
@@ -165,7 +171,7 @@ def top_of(
             return none
     here: dict[str, Index] = dict(zip(top.variables, access.indices, strict=True))
     for mine, other in zip(bound, over, strict=True):
-        if range_moved(other.range, here) != range_moved(mine.range, {}):
+        if not is_same_range(range_moved(other.range, here), mine.range):
             return none
         here[other.variable] = Var(mine.variable)
         if condition_moved(other.condition, here) != mine.condition:
@@ -190,7 +196,7 @@ def counts(system: System, cell: Access, total: Total) -> bool:
     here: dict[str, Index] = dict(zip(one.variables, cell.indices, strict=True))
     there: dict[str, Index] = dict(zip(other.variables, cell.indices, strict=True))
     for g, own in zip(bound, mine, strict=True):
-        if range_moved(g.range, there) != range_moved(own.range, here):
+        if not is_same_range(range_moved(g.range, there), range_moved(own.range, here)):
             return False
         there[g.variable] = Var(g.variable)
         here[own.variable] = Var(g.variable)

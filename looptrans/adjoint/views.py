@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from looptrans.adjoint.printing import shape_text
 from looptrans.ir.affine import is_same
-from looptrans.ir.index import Index
-from looptrans.ir.program import Array, Assign, Declaration, If, Node, Program
+from looptrans.ir.index import Index, plain
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, nodes, placed
 from looptrans.transforms.segments import Rows
@@ -57,7 +57,8 @@ def is_same_shape(one: Array, other: Array) -> bool:
 def is_all_of(bounds: Range, wholes: Mapping[str, Rows], rows: Rows) -> bool:
     """Tell whether a range has all rows of a sequence."""
     whole = wholes[rows.ends].of(rows.sequence)
-    return is_same(bounds.start, whole.start) and is_same(bounds.stop, whole.stop)
+    ends = (plain(bounds.start), whole.start), (plain(bounds.stop), whole.stop)
+    return all(is_same(one, other) for one, other in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +103,29 @@ def created(body: tuple[Node, ...], shapes: Mapping[str, tuple[Index, ...]]) -> 
         else node
         for node in body
     )
+
+
+def sets_first(body: tuple[Node, ...], numbers: set[str]) -> bool:
+    """Tell whether each of some numbers is surely set wherever it is looked at."""
+    return _sets_first(body, numbers, set())
+
+
+def _sets_first(body: tuple[Node, ...], numbers: set[str], known: set[str]) -> bool:
+    for node in body:
+        if isinstance(node, Assign | If):
+            read = {r.access.array for r in accesses(node) if not r.is_write}
+            if not read & numbers <= known:
+                return False
+        match node:
+            case Assign():
+                known |= {t.array for t in node.targets if not t.subscripts}
+            case Loop():
+                if not _sets_first(node.body, numbers, set(known)):
+                    return False
+            case If():
+                for way in (node.body, node.orelse):
+                    if not _sets_first(way, numbers, set(known)):
+                        return False
+            case _:
+                return False
+    return True

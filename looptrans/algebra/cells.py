@@ -6,7 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from looptrans.ir.condition import Condition, with_operands
-from looptrans.ir.index import Arith, Index, Int, Let, Neg, Var, children, rebuild, substitute
+from looptrans.ir.index import (
+    Arith,
+    Index,
+    Int,
+    Let,
+    Neg,
+    Var,
+    children,
+    plain,
+    rebuild,
+    substitute,
+)
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
@@ -50,14 +61,6 @@ def linear(index: Index) -> Linear:
         case _:
             parts = children(index)
             return {rebuild(index, tuple(plain(part) for part in parts)) if parts else index: 1}
-
-
-def plain(index: Index) -> Index:
-    """Return an index with integer scalars replaced by what they stand for."""
-    if isinstance(index, Let):
-        return plain(index.value)
-    parts = children(index)
-    return rebuild(index, tuple(plain(part) for part in parts)) if parts else index
 
 
 def _sum(a: Linear, b: Linear) -> Linear:

@@ -41,7 +41,7 @@ from looptrans.ir.affine import form_of
 from looptrans.ir.condition import Relation, walk_condition
 from looptrans.ir.index import Index, Opaque, Param, Var, opaque_terms
 from looptrans.ir.program import Contract
-from looptrans.ir.rising import is_positive, rises
+from looptrans.ir.rising import rises, why_positive
 
 # How many choices there may be before one of each rank is left out.
 MOST_CHOICES = (8, 5, 3)
@@ -459,7 +459,7 @@ def axioms_of(model: Model) -> Axioms:
                 ends = rise.range.start, rise.range.stop
                 axioms.room.append(Room(rise.array, *ends, rise.variable, rise.least))
                 least = {name: low for name, (low, _) in model.value_ranges.items()}
-                if is_positive(rise.least, least):
+                if why_positive(rise, model.contracts, least) is not None:
                     never_falls = Monotone(rise.array, *ends, strict=False, falling=False)
                     axioms.monotone.setdefault(rise.array, []).append(never_falls)
             if monotone is not None:

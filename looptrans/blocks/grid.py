@@ -215,8 +215,23 @@ def _telling(end: Index) -> set[str]:
 
     `range(g * R, g * R + R)` has other iterations for another g, and `range(0, n[b])` as many as
     b has; in `range(max(0, i - W), i + 1)` neighbouring i have nearly the same, and share blocks.
+    So have rows that look up what they are rows of, as in `range(cu[seq[i]], cu[seq[i] + 1])`.
     """
-    return set(variables(end)) - going_along(end)
+    return set(_named(end)) - going_along(end)
+
+
+def _named(index: Index, inside: bool = False) -> Iterator[str]:
+    """Yield the variables of an index expression that do not just choose where something is read.
+
+    Args:
+        index: The index expression.
+        inside: Whether it is part of a subscript of what is read.
+    """
+    if isinstance(index, Var):
+        yield index.name
+    elif not (inside and isinstance(index, Opaque)):
+        for child in children(index):
+            yield from _named(child, inside or isinstance(index, Opaque))
 
 
 def _without_batches(inside: list[set[str]], around: frozenset[str]) -> list[set[str]]:

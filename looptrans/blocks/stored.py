@@ -25,7 +25,7 @@ from looptrans.blocks.sites import Site
 from looptrans.blocks.sites import sites as sites_of
 from looptrans.blocks.storage import Storage
 from looptrans.ir.affine import difference, simplified
-from looptrans.ir.index import Int, Var
+from looptrans.ir.index import Int, Var, variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Value, Whole
@@ -163,6 +163,9 @@ def _is_set_by_all(program: Program, register: Storage, grid: Mapping[str, Posit
         return True
     around = [b for b in register.sites[0].bindings if b.variable in grid]
     cell = Access(register.array, register.subscripts)
+    told = {binding.variable for binding in (*around, *register.lanes)}
+    if not told.issuperset(name for index in cell.indices for name in variables(index)):
+        return False
     node: Node = Assign("S1", (cell,), (Const(0.0),))
     for binding in reversed([*around, *register.lanes]):
         node = Loop(binding.variable, binding.range, (node,))

@@ -21,6 +21,7 @@ from looptrans.executor.contracts import (
 from looptrans.executor.errors import IndexDividedByZero, InputMismatch, NoInputsFound
 from looptrans.executor.spans import stays_inside
 from looptrans.executor.storage import MOST_CELLS
+from looptrans.ir.affine import sides
 from looptrans.ir.evaluate import Evaluator, Unknown
 from looptrans.ir.index import Index, Opaque, Var, opaque_terms
 from looptrans.ir.listing import contract_text
@@ -229,6 +230,9 @@ class _Maker:
                 known = self.known[array.name]
                 shape = tuple(DEFAULT_EXTENT if extent is None else extent for extent in known)
                 found[array.name] = self._draw(array, shape, attempt, scale)
+        for start, stop in self._ends():
+            if start in found and stop in found:
+                self._put_in_order(found[start], found[stop], start, stop)
         for rise in self._rises():
             self._make_room(rise, found, attempt)
         return found
@@ -236,22 +240,62 @@ class _Maker:
     def _rises(self) -> list[Rise]:
         return [rise for contract in self.program.contracts for rise in rises(contract)]
 
-    def _make_room(self, rise: Rise, found: dict[str, Integers], attempt: int) -> None:
-        """Choose lengths that fit between the elements of an array that rises by them."""
-        ends = found.get(rise.array)
-        if ends is None or ends.ndim != 1 or len(rise.least.terms) != 1:
+    def _ends(self) -> Iterator[tuple[str, str]]:
+        """Yield the arrays that say where one range begins and ends, `range(start[b], stop[b])`."""
+        found: dict[tuple[str, str], None] = {}
+        for place in placed(self.program):
+            ranges = [loop.range for loop in place.loops]
+            ranges += [g.range for r in accesses(place.node) for g in r.generators]
+            for bounds in ranges:
+                for low in sides("max", bounds.start):
+                    for high in sides("min", bounds.stop):
+                        match low, high:
+                            case Opaque(start, one), Opaque(stop, other) if (
+                                start != stop and one == other
+                            ):
+                                found[start, stop] = None
+                            case _:
+                                pass
+        yield from found
+
+    def _put_in_order(self, low: Integers, high: Integers, start: str, stop: str) -> None:
+        """Let ranges begin before they end; the last one is left as it is, if it is not alone."""
+        if low.shape != high.shape:
             return
-        ((term, factor),) = rise.least.terms.items()
-        if not isinstance(term, Opaque) or term.arguments != (Var(rise.variable),) or factor != 1:
+        order = [self._is_in_order(name) for name in (start, stop)]
+        one, other = low.copy(), high.copy()
+        if order != [True, False]:
+            low[...] = np.minimum(one, other)
+        if order != [False, True]:
+            high[...] = np.maximum(one, other)
+        if low.size > 2 and not any(order):
+            low.flat[-1], high.flat[-1] = one.flat[-1], other.flat[-1]
+
+    def _is_in_order(self, name: str) -> bool:
+        return any(rise.array == name for rise in self._rises()) or any(
+            is_monotone(contract, name) for contract in self.program.contracts
+        )
+
+    def _make_room(self, rise: Rise, found: dict[str, Integers], attempt: int) -> None:
+        """Choose lengths, or ends, that fit between the elements of an array that rises by them."""
+        starts = found.get(rise.array)
+        here = (Var(rise.variable),)
+        terms = dict(rise.least.terms)
+        is_end = terms.pop(Opaque(rise.array, here), 0) == -1
+        if starts is None or starts.ndim != 1 or len(terms) != 1:
+            return
+        ((term, factor),) = terms.items()
+        if not isinstance(term, Opaque) or term.arguments != here or factor != 1:
             return
         lengths = found.get(term.array)
         if lengths is None or lengths.ndim != 1:
             return
         rng = np.random.default_rng([self.seed, 4, attempt])
-        count = min(lengths.size, max(ends.size - 1, 0))
-        room = np.maximum(np.diff(ends)[:count] - rise.least.constant, 0)
+        count = min(lengths.size, max(starts.size - 1, 0))
+        room = np.maximum(np.diff(starts)[:count] - rise.least.constant, 0)
         # As many as there is room for, or fewer: a gap behind them is worth trying too.
-        lengths[:count] = room if rise.is_exact else rng.integers(room // 2, room + 1)
+        some = room if rise.is_exact else rng.integers(room // 2, room + 1)
+        lengths[:count] = starts[:count] + some if is_end else some
 
     def _draw(self, array: Array, shape: Shape, attempt: int, scale: float) -> Integers:
         number = self.program.arrays.index(array)
@@ -267,8 +311,7 @@ class _Maker:
         else:
             numbers = rng.integers(low, high, count)
         values: Integers = numbers.astype(np.int64).reshape(shape)
-        rising = any(rise.array == array.name for rise in self._rises())
-        if values.ndim and (rising or any(is_monotone(c, array.name) for c in contracts)):
+        if values.ndim and self._is_in_order(array.name):
             values = np.sort(values, axis=-1)
             if values.shape[-1] > 2:
                 # Two that are equal are worth trying: a range between them is empty.

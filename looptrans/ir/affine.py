@@ -247,4 +247,9 @@ def shifted(index: Index, by: Index) -> Index:
 def is_same(left: Index, right: Index) -> bool:
     """Tell whether two index expressions are plainly equal."""
     apart = form_of(left).plus(form_of(right), -1)
+    if apart.constant:
+        return False
+    if any(isinstance(term, Extremum) for term in apart.terms):
+        # The sums in it may stand in another order.
+        apart = form_of(in_one_order(left)).plus(form_of(in_one_order(right)), -1)
     return apart.is_constant and apart.constant == 0

@@ -154,6 +154,14 @@ def opaque_terms(index: Index) -> tuple[Opaque, ...]:
     return tuple(dict.fromkeys(node for node in walk(index) if isinstance(node, Opaque)))
 
 
+def plain(index: Index) -> Index:
+    """Return an index with integer scalars replaced by what they stand for."""
+    if isinstance(index, Let):
+        return plain(index.value)
+    parts = children(index)
+    return rebuild(index, tuple(plain(part) for part in parts)) if parts else index
+
+
 def lets(index: Index) -> tuple[Let, ...]:
     """Return the integer scalars an index expression reads, in order of first appearance."""
     found: dict[Let, None] = {}

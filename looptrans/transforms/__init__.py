@@ -12,7 +12,7 @@ what all of them need     tree, nest, band, scan, substitute, finish, naming, ac
 loops a derivation moves  outward, values_inward, guards_inward, whole_loops, shift, segments,
                           bounded
 loops over blocks         block_passes, block_places, block_starts, one_element, without_places
-guards                    ends_asked, guarded_ends, guarded_starts, idle_guards
+guards                    ends_asked, guarded_ends, guarded_rows, guarded_starts, idle_guards
 one form for one idea     powers
 extents of arrays         fitting, anew, laid_out
 """

@@ -82,7 +82,7 @@ def with_ends_said(program: Program) -> Bounded | None:
     known = segments_of(program)
     if not known:
         return None
-    work = _Work(known)
+    work = Ends(known)
     body = work.body(program.body, {})
     if not work.laws:
         return None
@@ -90,14 +90,23 @@ def with_ends_said(program: Program) -> Bounded | None:
 
 
 @dataclass(slots=True)
-class _Work:
+class Ends:
+    """Says where ranges over rows of a sequence end.
+
+    Attributes:
+        known: The arrays of ends.
+        laws: What was added leans on, an inequality each.
+    """
+
     known: Mapping[str, Segments]
     laws: list[str] = field(default_factory=list)
 
     def body(self, body: tuple[Node, ...], around: Mapping[str, Rows]) -> tuple[Node, ...]:
+        """Return a block in which ranges say it."""
         return tuple(self.node(node, around) for node in body)
 
     def node(self, node: Node, around: Mapping[str, Rows]) -> Node:
+        """Return a node in which ranges say it."""
         match node:
             case Loop():
                 bounds = self.bounded(node.range, around)
@@ -112,12 +121,14 @@ class _Work:
                 return node
 
     def inside(self, around: Mapping[str, Rows], variable: str, bounds: Range) -> dict[str, Rows]:
-        """Return the loops over rows around a body, by their variables."""
+        """Return the loops over rows around the body of a loop, by their variables."""
         kept = {v: r for v, r in around.items() if variable not in (v, r.sequence)}
         rows = rows_of(bounds, self.known)
         return kept if rows is None else kept | {variable: rows}
 
     def value(self, value: Value, around: Mapping[str, Rows]) -> Value:
+        """Return a value in which the ranges of sums say it."""
+
         def change(part: Value) -> Value | None:
             if not isinstance(part, Reduce) or any(g.condition != ALWAYS for g in part.generators):
                 return None

@@ -49,7 +49,9 @@ class Without:
 
 def parts_of(condition: Condition) -> tuple[Condition, ...]:
     """Return what a condition asks, each thing by itself."""
-    return condition.parts if isinstance(condition, Every) else (condition,)
+    if not isinstance(condition, Every):
+        return (condition,)
+    return tuple(each for part in condition.parts for each in parts_of(part))
 
 
 def _variables(condition: Condition) -> set[str]:

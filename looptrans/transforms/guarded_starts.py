@@ -9,15 +9,17 @@ The arrays are whole then: what there is one of for each row has a place of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import form_of, simplified
 from looptrans.ir.condition import Relation
-from looptrans.ir.index import Int, Opaque, Var, opaque_terms
-from looptrans.ir.program import If, Program
+from looptrans.ir.index import Int, Opaque, Var, opaque_terms, variables
+from looptrans.ir.program import If, Loop, Program
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms.segments import Segments, rows_of, segments_of
+from looptrans.transforms.shift import accesses_in
 from looptrans.transforms.tree import LoopPath, loop_paths, replace_at
 
 
@@ -71,8 +73,10 @@ def with_guarded_starts(
 def _starting(program: Program, is_free: Callable[[Program, LoopPath], bool]) -> Iterator[LoopPath]:
     """Yield the free loops that begin where an array says, and do not end where the same does.
 
-    Rows from `cu[b]` to `cu[b + 1]` are those of a sequence, which are packed.
+    Rows from `cu[b]` to `cu[b + 1]` are those of a sequence, which are packed; so are those from
+    `start[b]` to `stop[b]` that contracts keep apart.
     """
+    known = segments_of(program)
     for path in loop_paths(program):
         start, stop = simplified(path.loop.range.start), path.loop.range.stop
         if (
@@ -81,9 +85,20 @@ def _starting(program: Program, is_free: Callable[[Program, LoopPath], bool]) ->
             and start.array not in {term.array for term in opaque_terms(stop)}
             and path.loop.range.step == 1
             and path.loop.execution == "sequential"
+            and not _has_packed_rows(path.loop, known)
             and is_free(program, path)
         ):
             yield path
+
+
+def _has_packed_rows(loop: Loop, known: Mapping[str, Segments]) -> bool:
+    """Tell whether a loop goes over rows of a sequence in an array that has those of all."""
+    rows = rows_of(loop.range, known)
+    return rows is not None and any(
+        Var(loop.variable) in access.indices
+        and not any(rows.sequence in variables(index) for index in access.indices)
+        for access in accesses_in(loop.body)
+    )
 
 
 def _is_natural(program: Program, array: str) -> bool:

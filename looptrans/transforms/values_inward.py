@@ -62,8 +62,10 @@ def with_values_inward(
         The program afterwards; None where there is nothing to move.
     """
     for path in loop_paths(program):
+        if len(path.loop.body) < 2:
+            continue
         *before, last = path.loop.body
-        if not isinstance(last, Loop) or not before:
+        if not isinstance(last, Loop):
             continue
         inner = LoopPath(last, (*path.position, len(before)))
         values = [node for node in before if isinstance(node, Assign)]
