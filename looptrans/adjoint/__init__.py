@@ -6,9 +6,9 @@ what equations are        definitions, sums, written_sums, facts, refusal
 seen more simply          simpler, order, within, first_terms, last_terms, row_parts, own_names,
                           divided, weights_apart, attaining, gathered, alike, few_iterations,
                           guarded_cells
-made ready for reading    lets, digits, whole_digits, row_products, lengths, packed, views,
-                          taken_back, choices, one_form, picking, named_tests, tightening,
-                          cancelling, running
+made ready for reading    lets, given_numbers, digits, whole_digits, row_products, lengths,
+                          packed, views, taken_back, choices, one_form, picking, named_tests,
+                          tightening, cancelling, running
 a listing as equations    read, reading, state, rows, versions, resolving, accumulating, targets
 loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
                           carrying

@@ -59,8 +59,8 @@ class _Sized:
     @property
     def certificate(self) -> Certificate:
         """What shows that the two mean the same."""
-        law = "an integer scalar that is set once, from sizes alone, is that number throughout"
-        return Certificate("storage", law, "legal", "sizes are the same in every iteration")
+        law = "a scalar set once, from sizes and given numbers alone, is that number throughout"
+        return Certificate("storage", law, "legal", "they are the same in every iteration")
 
 
 _Seen: TypeAlias = (
