@@ -140,3 +140,26 @@ def test_a_factor_of_a_mean_is_no_sum_of_its_own() -> None:
     text = listing(backward(program(MIXED)).program)
     sums = [line for line in text.splitlines() if "zeros(N, dtype" in line]
     assert len(sums) == 2, text
+
+
+def test_a_number_of_a_sequence_is_put_at_each_of_its_places(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+def spread(x: Float[Array, "B"], w: Float[Array, "L D"], at: Int[Array, "B+1", "0:L+1"]):
+    assert all(at[b] <= at[b + 1] for b in range(B))
+    y = zeros(L)
+    for b in range(B):
+        t = exp(x[b])
+        for l in range(at[b], at[b + 1]):
+            y[l] = t
+    for b in range(B):
+        for l in range(at[b], at[b + 1]):
+            for d in range(D):
+                y[l] += w[l, d] * x[b]
+    return y
+"""
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    status = main(["verify", str(path), "--dtype", "float32", "--sizes", "B=5,L=23,D=6"])
+    assert status == 0, capsys.readouterr()
