@@ -163,3 +163,16 @@ def spread(x: Float[Array, "B"], w: Float[Array, "L D"], at: Int[Array, "B+1", "
     path.write_text(text)
     status = main(["verify", str(path), "--dtype", "float32", "--sizes", "B=5,L=23,D=6"])
     assert status == 0, capsys.readouterr()
+
+
+def test_a_loop_that_holds_nothing_is_beside_no_nest() -> None:
+    text = """
+def nothing(A: Float[Array, "N"]):
+    B = zeros(N)
+    for i in range(N):
+        B[i] = A[i] * A[i]
+    for i in range(N):
+        pass
+    return B
+"""
+    assert "dA[i] =" in listing(backward(program(text)).program)

@@ -62,6 +62,8 @@ def with_values_inward(
         The program afterwards; None where there is nothing to move.
     """
     for path in loop_paths(program):
+        if not path.loop.body:
+            continue
         *before, last = path.loop.body
         if not isinstance(last, Loop) or not before:
             continue
