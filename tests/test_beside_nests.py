@@ -176,3 +176,25 @@ def nothing(A: Float[Array, "N"]):
     return B
 """
     assert "dA[i] =" in listing(backward(program(text)).program)
+
+
+def test_a_maximum_of_masked_scores_is_taken_for_one_of_something() -> None:
+    """Its gradient goes nowhere where no score counts: -m + (m if l > 0 else 0) is nothing."""
+    text = """
+def entropy(S: Float[Array, "B N"], mask: Bool[Array, "B N"]):
+    H = zeros(B)
+    for b in range(B):
+        m = -inf; l = 0.0; u = 0.0
+        for n in range(N):
+            if mask[b, n]:
+                m = max(m, S[b, n])
+        for n in range(N):
+            if mask[b, n]:
+                l += exp(S[b, n] - m)
+                u += (S[b, n] - m) * exp(S[b, n] - m)
+        H[b] = log(l) - u / l
+    return H
+"""
+    found = backward(program(text))
+    assert "ties" not in listing(found.program)
+    assert not found.notes
