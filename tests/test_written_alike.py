@@ -86,3 +86,16 @@ def f(x: Float[Array, "N"], y: Float[Array, "N"]):
     found = with_values_alike(program(text))
     assert found is not None
     assert "b[i] = exp(-(x[i] - y[i]))" in listing(found.program)
+
+
+@pytest.mark.parametrize("before", ["for e in range(E)", "for j in range(N)"])
+def test_a_sum_before_the_passes_leaves_them_one(before: str) -> None:
+    """What is added up first, over keys or not, waits for nothing; the others wait for it."""
+    text = ATTENTION.format(guard="i >= j", score=SCORE).replace("a * (i - j)", "q")
+    name = before.split()[1]
+    first = (
+        f"q = 0.0\n        {before}:\n            q += Q[i, {name if name == 'e' else 0}] ** 2\n"
+    )
+    listed = program(text.replace("        m = -inf\n", f"        {first}        m = -inf\n"))
+    found = derive(listed, "fold")
+    assert [len(s.arguments) for s in found.steps if s.kind == "one pass"] == [3]

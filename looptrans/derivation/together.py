@@ -425,7 +425,7 @@ def _joined_passes(work: Work) -> int:
 
 
 def _runs(work: Work) -> list[tuple[str, ...]]:
-    """Return loops of one block with the same range, long runs first; the first reduces."""
+    """Return loops of one block with the same range, from each that reduces on, long runs first."""
     found: list[tuple[str, ...]] = []
     for _, block in _blocks(work.program):
         loops = [node for node in block if isinstance(node, Loop) and statements_in((node,))]
@@ -438,7 +438,6 @@ def _runs(work: Work) -> list[tuple[str, ...]]:
             if len(alike) > 1 and work.reduces(first):
                 for end in range(len(alike), 1, -1):
                     found.append(tuple(loop_name(loop) for loop in alike[:end]))
-                break
     return found
 
 
