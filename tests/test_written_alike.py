@@ -99,3 +99,27 @@ def test_a_sum_before_the_passes_leaves_them_one(before: str) -> None:
     listed = program(text.replace("        m = -inf\n", f"        {first}        m = -inf\n"))
     found = derive(listed, "fold")
     assert [len(s.arguments) for s in found.steps if s.kind == "one pass"] == [3]
+
+
+def test_nests_whose_loops_stand_in_another_order_join_the_passes() -> None:
+    text = """
+def turned(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"]):
+    O = zeros((N, H, D)); m = full((H, N), -inf); l = zeros((H, N))
+    for h in range(H):
+        for i in range(N):
+            for j in range(N):
+                m[h, i] = max(m[h, i], sum(Q[h, i, e] * K[h, j, e] for e in range(E)))
+    for h in range(H):
+        for i in range(N):
+            for j in range(N):
+                l[h, i] += exp(sum(Q[h, i, e] * K[h, j, e] for e in range(E)) - m[h, i])
+    for i in range(N):
+        for h in range(H):
+            for j in range(N):
+                w = exp(sum(Q[h, i, e] * K[h, j, e] for e in range(E)) - m[h, i]) / l[h, i]
+                for d in range(D):
+                    O[i, h, d] += w * V[h, j, d]
+    return O
+"""
+    found = derive(program(text), "fold")
+    assert [len(s.arguments) for s in found.steps if s.kind == "one pass"] == [3]
