@@ -40,6 +40,8 @@
 #
 # Notes:
 #   - Two passes over j stay: the terms of t are not separable
+#   - Two passes over j stay: S7 writes a value for each j from t, which is known only after the
+#     last one, through S6 → S7: a second pass is needed
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor

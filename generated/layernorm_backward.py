@@ -134,6 +134,8 @@
 #
 # Notes:
 #   - Two passes over j stay: the terms of t are not separable
+#   - Two passes over j stay: S7 writes a value for each j from t, which is known only after the
+#     last one, through S6 → S7: a second pass is needed
 #   - Two passes over j stay: S6 writes a value for each j from dr[i], which is known only after the
 #     last one, through S3 → S6: a second pass is needed
 
@@ -940,7 +942,7 @@ def layernorm_backward(X, w, b, eps, r_kept, mean_kept, dY, *, wanted=None, tune
     return dX, dw, db, deps
 
 
-@torch.library.custom_op(_free("layernorm_forward_801dfb34"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_forward_f4517d8b"), mutates_args=())
 def _layernorm_forward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, eps_tensor: torch.Tensor | None,
     tune: bool
@@ -959,7 +961,7 @@ def _(X, w, b, eps, eps_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("layernorm_backward_801dfb34"), mutates_args=())
+@torch.library.custom_op(_free("layernorm_backward_f4517d8b"), mutates_args=())
 def _layernorm_backward_operator(
     X: torch.Tensor, w: torch.Tensor, b: torch.Tensor, eps: float, r_kept: torch.Tensor,
     mean_kept: torch.Tensor, dY: torch.Tensor, wanted: list[bool], tune: bool

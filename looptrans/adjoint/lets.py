@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from looptrans.adjoint.given_numbers import with_given_numbers_put_in
 from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
 from looptrans.ir.index import (
     Index,
@@ -242,7 +243,7 @@ def _without(program: Program, unread: frozenset[str]) -> Program:
 
 
 def with_sizes_put_in(program: Program) -> Program:
-    """Return a program without integer scalars that stand for the same number of sizes throughout.
+    """Return a program without scalars that stand for the same number of sizes throughout.
 
         D = E // H
         for d in range(D): …    ->    for d in range(E // H): …
@@ -260,7 +261,7 @@ def with_sizes_put_in(program: Program) -> Program:
                     numbers[name] = index
     numbers = {name: index for name, index in numbers.items() if name not in program.outputs}
     if not numbers:
-        return program
+        return with_given_numbers_put_in(program)
 
     def put_in(index: Index) -> Index:
         if isinstance(index, Let) and index.name in numbers:
@@ -305,7 +306,8 @@ def with_sizes_put_in(program: Program) -> Program:
         replace(c, condition=condition_changed(c.condition, put_in)) for c in program.contracts
     )
     body = rewritten(program.body, change)
-    return replace(program, arrays=arrays, body=body, contracts=contracts)
+    sized = replace(program, arrays=arrays, body=body, contracts=contracts)
+    return with_given_numbers_put_in(sized)
 
 
 def _of_indices(node: Node) -> tuple[Node, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.accumulating import accumulation, arrays_in
 from looptrans.adjoint.definitions import Definition, System
+from looptrans.adjoint.given_numbers import is_given
 from looptrans.adjoint.lets import (
     cell_without_lets,
     condition_without_lets,
@@ -236,9 +237,11 @@ def _settings(
                 pass
 
 
-def _filled(creation: Create) -> Const | None:
+def _filled(creation: Create) -> Value | None:
     fill = first_value(creation)
     if isinstance(fill, Const):
         return Const(float(fill.value))
     negated = None if fill is None else negative(fill)
-    return Const(-float(negated.value)) if isinstance(negated, Const) else None
+    if isinstance(negated, Const):
+        return Const(-float(negated.value))
+    return fill if fill is not None and is_given(fill) else None

@@ -36,6 +36,7 @@ from looptrans.adjoint.picking import Picked, with_picks_added
 from looptrans.adjoint.row_parts import RowParts, with_parts_of_rows
 from looptrans.adjoint.weights_apart import WeightsApart, with_weights_apart
 from looptrans.adjoint.within import Within, with_loops_within
+from looptrans.adjoint.written_alike import WrittenAlike, with_values_alike
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
@@ -61,8 +62,8 @@ class _Sized:
     @property
     def certificate(self) -> Certificate:
         """What shows that the two mean the same."""
-        law = "an integer scalar that is set once, from sizes alone, is that number throughout"
-        return Certificate("storage", law, "legal", "sizes are the same in every iteration")
+        law = "a scalar set once, from sizes and given numbers alone, is that number throughout"
+        return Certificate("storage", law, "legal", "they are the same in every iteration")
 
 
 _Seen: TypeAlias = (
@@ -91,10 +92,13 @@ _Seen: TypeAlias = (
     | Picked
     | Within
     | RowParts
+    | WrittenAlike
 )
 
-# Loops over all of what blocks are of, and what is free outside of what carries.
+# What is the same in the same words, loops over all of what blocks are of, and what is free
+# outside of what carries.
 ORDER: Final = (
+    "written alike",
     "few iterations",
     "guarded cells",
     "idle guards",
@@ -178,6 +182,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     SIZES: lambda p: _Sized(with_sizes_put_in(p)),
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "guarded rows": lambda p: with_guarded_rows(program_of_indices(p)),
+    "written alike": lambda p: with_values_alike(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
     "own names": with_own_names,

@@ -93,8 +93,8 @@ class Simplifier:
         return done
 
     def _met(self, terms: list[Term], of: str) -> list[Term]:
-        """Write out adjoints that are 0 unless a condition holds, where like terms meet then."""
-        opened = [self._chosen(term) for term in terms]
+        """Write out adjoints that are choices or products, where like terms meet then."""
+        opened = [self._chosen(term) or self._multiplied(term) for term in terms]
         written = [
             part for term, parts in zip(terms, opened, strict=True) for part in parts or [term]
         ]
@@ -134,6 +134,22 @@ class Simplifier:
                 value = self.system.instance(atom.access.array, atom.access.indices)
                 rest = replace(term, factors=(*term.factors[:number], *term.factors[number + 1 :]))
                 return [times(rest, part) for part in self.prepared.terms(value)]
+        return None
+
+    def _multiplied(self, term: Term) -> list[Term] | None:
+        """Write out the first factor that is an adjoint, a product: `dP` as `(1 - g[i]) * dW`."""
+        for number, (atom, exponent) in enumerate(term.factors):
+            if exponent != 1 or not isinstance(atom, Read) or not term.generators:
+                continue
+            definition = self.system.definitions.get(atom.access.array)
+            if definition is None or definition.origin != "adjoint" or definition.has_reduction:
+                continue
+            if isinstance(definition.value, Binary):
+                value = self.system.instance(atom.access.array, atom.access.indices)
+                parts = self.prepared.terms(value)
+                if not has_slope(self.system, parts):
+                    rest = (*term.factors[:number], *term.factors[number + 1 :])
+                    return [times(replace(term, factors=rest), part) for part in parts]
         return None
 
     def _cancels(self, terms: list[Term]) -> bool:

@@ -11,7 +11,7 @@ from looptrans.ir.affine import sides
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.program import Program
-from looptrans.ir.value import Access, Const, Generator, Subscript
+from looptrans.ir.value import Access, Generator, Subscript, Value
 from looptrans.ir.walk import Placed
 
 Position = tuple[int, ...]
@@ -80,7 +80,7 @@ class Version:
     """
 
     name: str | None = None
-    number: Const | None = None
+    number: Value | None = None
     loops: tuple[Position, ...] = ()
     dimensions: tuple[Position | None, ...] = ()
     subscripts: tuple[Subscript, ...] = ()

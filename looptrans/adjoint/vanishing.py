@@ -77,6 +77,7 @@ def _expanded(
             kept = None if kept is None else without_guards(reverse.prepared, kept)
             # A sum that is recognized may be so in rows with terms only.
             kept = kept and without_guards(reverse.prepared, _summed(reverse, kept))
+            kept = kept and simplified_brackets(kept, facts)
             if kept is not None:
                 found.append(kept)
     return combined(found)

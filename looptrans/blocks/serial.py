@@ -21,7 +21,9 @@ class RunSerially(Exception):
 
 
 class OneRowEach(NotLowered):
-    """A loop has another range for each row of a block, and runs one iteration at a time.
+    """Rows of a block are not alike, as where a loop has another range for each of them.
+
+    It runs one iteration at a time, or stores a number of the row at places of its own.
 
     Attributes:
         rows: The variables of these rows; a program that does one of them can do it.

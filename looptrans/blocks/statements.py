@@ -24,6 +24,7 @@ from looptrans.blocks.expr import (
 from looptrans.blocks.magnitude import bounds
 from looptrans.blocks.ops import Let, Store
 from looptrans.blocks.program import NotLowered
+from looptrans.blocks.serial import OneRowEach
 from looptrans.blocks.shapes import Shapes
 from looptrans.blocks.sites import Path
 from looptrans.blocks.storage import Storage
@@ -299,9 +300,11 @@ class Statements:
         dims = union(*(dims_of(p) for p in places))
         extra = [d for d in dims_of(value) if d not in dims]
         if extra:
-            raise NotLowered(
-                f"iterations of {extra[0].name} write the same element of {array}", label
-            )
+            why = f"iterations of {extra[0].name} write the same element of {array}"
+            if all(dim.role == "rows" and dim.most is None for dim in extra):
+                # A block of rows would store a column for all of them; a program has its own.
+                raise OneRowEach(frozenset(dim.name for dim in extra), why, label)
+            raise NotLowered(why, label)
         guards = self.b.guards
         outside = [d for g in guards for d in dims_of(g) if d not in dims]
         if outside:

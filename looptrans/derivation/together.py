@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -156,7 +157,32 @@ def side_by_side(work: Work) -> None:
                 work.back_to(before)
                 undone.add(pair)
         else:
-            return
+            if not _turned(work):
+                return
+
+
+def _turned(work: Work) -> bool:
+    """Bring free loops of a nest into the order of the nest before it, which it then may join.
+
+    for h: for i: …    for i: for h: …    ->    for h: for i: …    for h: for i: …
+
+    Returns:
+        Whether there was one.
+    """
+    for one, other in pairwise(work.program.body):
+        if not isinstance(one, Loop) or not isinstance(other, Loop) or one.range == other.range:
+            continue
+        inner = other.body[0] if len(other.body) == 1 else None
+        if not isinstance(inner, Loop) or inner.range != one.range:
+            continue
+        turned = replace(inner, body=(replace(other, body=inner.body),))
+        if work.reduces(one) or not worth_joining(work.program, one, turned):
+            continue
+        names = loop_name(other), loop_name(inner)
+        free = all(_is_free(work, _place_of(work, name)) for name in names)
+        if free and work.take("transformation", f"interchange({', '.join(names)})") is None:
+            return True
+    return False
 
 
 def _place_of(work: Work, name: str) -> Position:
@@ -425,7 +451,7 @@ def _joined_passes(work: Work) -> int:
 
 
 def _runs(work: Work) -> list[tuple[str, ...]]:
-    """Return loops of one block with the same range, long runs first; the first reduces."""
+    """Return loops of one block with the same range, from each that reduces on, long runs first."""
     found: list[tuple[str, ...]] = []
     for _, block in _blocks(work.program):
         loops = [node for node in block if isinstance(node, Loop) and statements_in((node,))]
@@ -438,7 +464,6 @@ def _runs(work: Work) -> list[tuple[str, ...]]:
             if len(alike) > 1 and work.reduces(first):
                 for end in range(len(alike), 1, -1):
                     found.append(tuple(loop_name(loop) for loop in alike[:end]))
-                break
     return found
 
 

@@ -75,6 +75,9 @@ def lowered(
     for nests, own in _ways(program):
         if nests == "as written" and not joined:
             continue
+        handed = _with_nests_in_memory(program, own, rounded) if nests == "apart" else None
+        if handed is not None:
+            return handed
         derivation = derive(program, "fold", nests=nests, own=own)
         # With rows again no loop is written as a sum, which is another way, too.
         if nests == "rows again" and not (summed or "rows worked out again" in _kinds(derivation)):
@@ -224,6 +227,22 @@ def _with_numbers_in_memory(
     except (NotDone, NotLowered):
         return None
     return other if without_rows(other) < most else None
+
+
+def _with_nests_in_memory(
+    program: Program, own: bool, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return kernels that hand on through memory what works out numbers beside a nest.
+
+        for h: for t: c[h, t] = …             a kernel
+               for i: for j: … c[h, j] …      another one
+
+    Where loops are taken apart, what rows of the second one keep in registers is stored, too.
+    """
+    try:
+        return lower(derive(program, "fold", own=own, numbers=True), rounded=rounded)
+    except (NotDone, NotLowered):
+        return None
 
 
 def _with_products(

@@ -1,0 +1,125 @@
+"""Values and guards that are written in several ways in one listing."""
+
+from __future__ import annotations
+
+import pytest
+
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.written_alike import with_values_alike
+from looptrans.derivation.derive import derive
+from looptrans.ir.listing import listing
+from tests.analysis import program
+
+ATTENTION = """
+def attention(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"], a: float):
+    O = zeros((N, D))
+    for i in range(N):
+        m = -inf
+        for j in range(N):
+            if i >= j:
+                m = max(m, sum(Q[i, e] * K[j, e] for e in range(E)) * 0.125 - a * (i - j))
+        l = 0.0
+        for j in range(N):
+            if {guard}:
+                l += exp({score} - m)
+        for j in range(N):
+            if {guard}:
+                for d in range(D):
+                    O[i, d] += exp({score} - m) / l * V[j, d]
+    return O
+"""
+SCORE = "sum(Q[i, e] * K[j, e] for e in range(E)) * 0.125 - a * (i - j)"
+
+
+@pytest.mark.parametrize(
+    ("guard", "score"),
+    [
+        ("not j > i", SCORE),
+        ("i - j + 1 > 0", SCORE),
+        ("j <= i", "0.125 * sum(K[j, t] * Q[i, t] for t in range(E)) - (i - j) * a"),
+        ("i >= j", "sum(Q[i, e] * K[j, e] for e in range(E)) / 8 + a * (j - i)"),
+        ("i >= j", "-(a * (i - j)) + sum(Q[i, e] * 0.125 * K[j, e] for e in range(E))"),
+    ],
+)
+def test_passes_are_one_however_each_is_written(guard: str, score: str) -> None:
+    listed = program(ATTENTION.format(guard=guard, score=score))
+    found = derive(listed, "fold")
+    passes = [len(step.arguments) for step in found.steps if step.kind == "one pass"]
+    assert passes == [3]
+    text = listing(backward(listed).program)
+    assert "delta[i] = delta[i] + dO[i, d] * O[i, d]" in text
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x[i] * y[i] + 1.0", "x[i] * y[i] - 1.0"),
+        ("x[i] / y[i]", "y[i] / x[i]"),
+        ("x[i] - y[i]", "x[i] + y[i]"),
+        ("sum(x[k] for k in range(i))", "sum(x[k] for k in range(N))"),
+        ("x[i] * 0.0", "y[i] * 0.0"),
+        ("n[i] / 2", "n[i] / 2.0"),
+        ("x[i] if i > 0 else y[i]", "x[i] if i >= 0 else y[i]"),
+    ],
+)
+def test_what_is_not_the_same_stays(one: str, other: str) -> None:
+    text = f"""
+def f(x: Float[Array, "N"], y: Float[Array, "N"], n: Int[Array, "N"]):
+    a = zeros(N); b = zeros(N)
+    for i in range(N):
+        a[i] = {one}
+        b[i] = {other}
+    return a, b
+"""
+    assert with_values_alike(program(text)) is None
+
+
+def test_what_is_the_other_way_round_has_a_sign() -> None:
+    text = """
+def f(x: Float[Array, "N"], y: Float[Array, "N"]):
+    a = zeros(N); b = zeros(N)
+    for i in range(N):
+        a[i] = exp(x[i] - y[i])
+        b[i] = exp(-x[i] + y[i])
+    return a, b
+"""
+    found = with_values_alike(program(text))
+    assert found is not None
+    assert "b[i] = exp(-(x[i] - y[i]))" in listing(found.program)
+
+
+@pytest.mark.parametrize("before", ["for e in range(E)", "for j in range(N)"])
+def test_a_sum_before_the_passes_leaves_them_one(before: str) -> None:
+    """What is added up first, over keys or not, waits for nothing; the others wait for it."""
+    text = ATTENTION.format(guard="i >= j", score=SCORE).replace("a * (i - j)", "q")
+    name = before.split()[1]
+    first = (
+        f"q = 0.0\n        {before}:\n            q += Q[i, {name if name == 'e' else 0}] ** 2\n"
+    )
+    listed = program(text.replace("        m = -inf\n", f"        {first}        m = -inf\n"))
+    found = derive(listed, "fold")
+    assert [len(s.arguments) for s in found.steps if s.kind == "one pass"] == [3]
+
+
+def test_nests_whose_loops_stand_in_another_order_join_the_passes() -> None:
+    text = """
+def turned(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"]):
+    O = zeros((N, H, D)); m = full((H, N), -inf); l = zeros((H, N))
+    for h in range(H):
+        for i in range(N):
+            for j in range(N):
+                m[h, i] = max(m[h, i], sum(Q[h, i, e] * K[h, j, e] for e in range(E)))
+    for h in range(H):
+        for i in range(N):
+            for j in range(N):
+                l[h, i] += exp(sum(Q[h, i, e] * K[h, j, e] for e in range(E)) - m[h, i])
+    for i in range(N):
+        for h in range(H):
+            for j in range(N):
+                w = exp(sum(Q[h, i, e] * K[h, j, e] for e in range(E)) - m[h, i]) / l[h, i]
+                for d in range(D):
+                    O[i, h, d] += w * V[h, j, d]
+    return O
+"""
+    found = derive(program(text), "fold")
+    assert [len(s.arguments) for s in found.steps if s.kind == "one pass"] == [3]
