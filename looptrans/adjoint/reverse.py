@@ -350,7 +350,7 @@ class Reverse:
                 g.variable: Var(o.variable) for g, o in zip(term.generators, ordered, strict=True)
             }
             own.append(term_moved(replace(term, generators=()), here))
-        mine = mentioned(replace(own[0], generators=ordered))
+        mine = {name for term in own for name in mentioned(replace(term, generators=ordered))}
         indices = tuple(g for g in like.indices if g.variable in mine)
         body = value_of_products(own, [g.variable for g in indices])
         cells, moved = refreshed_generators(indices, self.names)
