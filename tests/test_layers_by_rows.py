@@ -113,3 +113,20 @@ def test_the_gradient_of_a_sum_of_products_is_one_array() -> None:
     assert "dr[i, c] = " in text
     assert "dP = sum(V[j, c] * dr[i, c] for c in range(0, C))" in text
     check(program(NORMED), found)
+
+
+def test_sums_over_the_same_may_hang_on_less_than_their_whole() -> None:
+    text = """
+def mixed(x: Float[Array, "N E"], b: Float[Array, "E"], s: Float[Array, "N"]):
+    z = zeros(N)
+    y = zeros(N)
+    for i in range(0, N):
+        z[i] = s[i] * s[i] + 1.0
+    for i in range(0, N):
+        for e in range(0, E):
+            y[i] += exp(z[i]) * b[e] + exp(z[i]) * x[i, e]
+    return y
+"""
+    found = backward(program(text))
+    assert "dz_sum[i] = dz_sum[i] + (b[e] + x[i, e])" in listing(found.program)
+    check(program(text), found)
