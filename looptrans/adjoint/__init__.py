@@ -15,7 +15,7 @@ loops of more than sums   closing, closed_nodes, nested_folds, kept_values,
 equations put in order    known_choices, equal, finite, apart, together, shared_terms, offered
 softmax and its kin       weights, totals, statistics, tops, logarithms, hanging
 rows that see nothing     guards, empty, idle, nothing
-adjoints                  reverse, pulling, derivatives, rounding, piecewise, solving,
+adjoints                  reverse, added_up, pulling, derivatives, rounding, piecewise, solving,
                           in_range
 largest of what is made   spelled, extremes, extents, unread
 through time              handed_on, set_in_steps, summed_steps, states_kept, recurrences,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from looptrans.adjoint.added_up import summed_alike
 from looptrans.adjoint.definitions import (
     Definition,
     Names,
@@ -33,11 +34,11 @@ from looptrans.adjoint.rounding import is_rounded_alike
 from looptrans.adjoint.simplifying import Finding, Simplifier, counted, has_slope, outside
 from looptrans.adjoint.size import Sizes
 from looptrans.adjoint.solving import declared, simplified_brackets, solved
-from looptrans.adjoint.sums import Term, bracketed, expanded, mentioned, term_moved, times
+from looptrans.adjoint.sums import Term, bracketed, expanded, term_moved, times
 from looptrans.adjoint.tops import Total, implied, needed
 from looptrans.adjoint.vanishing import cancels
 from looptrans.adjoint.weights import Prepared
-from looptrans.adjoint.written_sums import in_order, shown, value_of, value_of_products
+from looptrans.adjoint.written_sums import shown, value_of
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.values import divide, multiply
 from looptrans.ir.condition import (
@@ -211,7 +212,7 @@ class Reverse:
         if isinstance(whole, Reduce):
             split = terms
         else:
-            alike = self._summed_alike(terms, name, definition)
+            alike = summed_alike(self, terms, name, definition)
             split = [self._without_sums(term, name, definition) for term in alike]
         small = self.sizes.is_small(definition.extents)
         plain = not any(t.generators or not is_of_totals(self.prepared, t) for t in split)
@@ -306,59 +307,6 @@ class Reverse:
             return term
         rest = tuple(each for each in term.factors if each[0] != atom)
         return times(replace(term, factors=rest), parts[0])
-
-    def _summed_alike(self, terms: list[Term], name: str, like: Definition) -> list[Term]:
-        """Make a definition of sums over the same: what is added up is added up once.
-
-        sum(a[i, e] * U[e] for e) + sum(b[i, f] * V[f] for f)  ->  S[i]
-            S[i] = sum(a[i, e] * U[e] + b[i, e] * V[e] for e)
-        """
-        if any(f.kind == "contraction" and f.of == name for f in self.found):
-            return terms
-        facts = Facts().inside(like.indices)
-        groups: dict[object, list[Term]] = {}
-        for term in terms:
-            key: object = term
-            if term.generators and self.simplifier.by_rule(term, facts, name) is None:
-                around = outside(term)
-                own = _numbered(replace(term, generators=in_order(term.generators)))
-                rest = frozenset(around.factors), frozenset(around.brackets)
-                mine = frozenset(mentioned(term)) & set(like.variables)
-                key = (tuple(g.range for g in own.generators), rest, mine)
-            groups.setdefault(key, []).append(term)
-        found: list[Term] = []
-        for each in groups.values():
-            found += each if len(each) == 1 else [self._added_up(each, name, like)]
-        return found
-
-    def _added_up(self, terms: list[Term], name: str, like: Definition) -> Term:
-        """Make a definition of sums over the same, as one sum; return its cell."""
-        around = replace(outside(terms[0]), coefficient=Fraction(1))
-        bare = [
-            replace(
-                term,
-                factors=tuple(f for f in term.factors if f not in around.factors),
-                brackets=tuple(c for c in term.brackets if c not in around.brackets),
-                generators=in_order(term.generators),
-            )
-            for term in terms
-        ]
-        ordered, new = refreshed_generators(bare[0].generators, self.names)
-        own = [term_moved(replace(bare[0], generators=()), new)]
-        for term in bare[1:]:
-            here = {
-                g.variable: Var(o.variable) for g, o in zip(term.generators, ordered, strict=True)
-            }
-            own.append(term_moved(replace(term, generators=()), here))
-        mine = {name for term in own for name in mentioned(replace(term, generators=ordered))}
-        indices = tuple(g for g in like.indices if g.variable in mine)
-        body = value_of_products(own, [g.variable for g in indices])
-        cells, moved = refreshed_generators(indices, self.names)
-        total = value_moved(Reduce("sum", ordered, body), moved)
-        known = self.names.array(f"{name}_sum")
-        self.system.add(Definition(known, cells, total, "adjoint", like.label))
-        cell = Read(Access(known, tuple(Var(g.variable) for g in indices)))
-        return times(around, Term(Fraction(1), ((cell, 1),)))
 
     def _without_sums(self, term: Term, name: str, like: Definition) -> Term:
         """Make a definition of the sum in a term, so that it is worked out once."""
@@ -455,15 +403,6 @@ def _divided(terms: list[Term]) -> Access | None:
             return access
         case _:
             return None
-
-
-def _numbered(term: Term) -> Term:
-    """Return a term whose generators are called by their places."""
-    names = {g.variable: f"#{number}" for number, g in enumerate(term.generators)}
-    moved = term_moved(term, {old: Var(new) for old, new in names.items()})
-    return replace(
-        moved, generators=tuple(replace(g, variable=names[g.variable]) for g in term.generators)
-    )
 
 
 def renewed_inner(term: Term, outer: tuple[Generator, ...], names: Names) -> Term:
