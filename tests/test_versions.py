@@ -143,7 +143,7 @@ def f(X: Float[Array, "N C"]):
             mean[c] += X[n, c] / N
     for n in range(0, N):
         for c in range(0, C):
-            Y[n, c] = X[n, c] - mean[c]
+            Y[n, c] = X[n, c] - mean[C - 1 - c]
     return Y, mean
 """)
     ).text
