@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("TRITON_INTERPRET", "1")
-
 from typing import Any
 
 import numpy as np
@@ -16,7 +12,6 @@ from looptrans.emit.listing import lowered
 from looptrans.executor import execute
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
-from looptrans.runtime.verify_backward import verify_backward
 from looptrans.transforms.guarded_rows import with_guarded_rows
 from looptrans.transforms.segments import missing_contracts, segments_of
 from tests.analysis import program, verdicts
@@ -238,30 +233,3 @@ def test_rows_that_go_to_places_of_their_own_are_differentiated_one_by_one() -> 
     """Packed rows that come out padded are not seen as rows of a batch, and need not be."""
     shown = listing(backward(program(UNPACKED)).program)
     assert "dQ[" in shown and "dK[" in shown
-
-
-@pytest.mark.parametrize(
-    ("loop", "cell"),
-    [
-        ("for j in range(s[b], i + 1):", "z[i, j]"),
-        ("for j in range(0, T):\n                if j >= s[b] and j <= i:", "z[i, j]"),
-        ("for j in range(s[b], e[b]):", "z[b, i, j]"),
-    ],
-)
-def test_loops_do_not_begin_at_0_and_at_their_first_row_in_turn(loop: str, cell: str) -> None:
-    """A loop over packed rows goes over these; another one has a guard."""
-    rows = "T, T" if cell == "z[i, j]" else "B, T, T"
-    factor = "x[j, c]" if cell == "z[i, j]" else "x[b, c]"
-    inner = " " * (20 if "if" in loop else 16)
-    text = f"""
-def scores(x: Float[Array, "T C"], s: Int[Array, "B", "0:T+1"], e: Int[Array, "B", "0:T+1"]):
-    assert all(s[b] <= e[b] for b in range(0, B))
-    assert all(e[b] <= s[b + 1] for b in range(0, B - 1))
-    z = zeros(({rows}))
-    for b in range(0, B):
-        for i in range(s[b], e[b]):
-            {loop}
-{inner}{cell} = sum(x[i, c] * {factor} for c in range(0, C))
-    return z
-"""
-    assert verify_backward(program(text), [{"T": 7, "C": 4, "B": 2}], ["float32"]).passed
