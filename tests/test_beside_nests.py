@@ -21,7 +21,9 @@ from looptrans.adjoint.backward import backward
 from looptrans.cli.main import main
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
+from looptrans.emit.refusal import Refused
 from looptrans.ir.listing import listing
+from looptrans.runtime.verify import verify
 from tests.analysis import program
 
 # What keys have gathered stands in the loops of the heads, before the rows.
@@ -198,3 +200,31 @@ def entropy(S: Float[Array, "B N"], mask: Bool[Array, "B N"]):
     found = backward(program(text))
     assert "ties" not in listing(found.program)
     assert not found.notes
+
+
+@pytest.mark.parametrize("number", ["min(i, M - 1)", "i // 2"])
+def test_a_number_of_a_row_says_what_a_sum_leaves_out(number: str) -> None:
+    """The rows of a block have one each: the sum goes as far as the last of them does."""
+    text = f"""
+def before(x: Float[Array, "N M"], y: Float[Array, "M"]):
+    z = zeros(N)
+    for i in range(0, N):
+        c = {number}
+        z[i] = sum(x[i, k] * y[k] for k in range(0, M) if k < c)
+    return z
+"""
+    assert verify(program(text), [{"N": 5, "M": 4}, {"N": 3, "M": 6}], ["float32"]).passed
+
+
+def test_what_fills_an_array_is_no_number_worked_out_before() -> None:
+    text = """
+def filled(x: Float[Array, "N C"], t: float):
+    u = x[0, 0] * t
+    y = full((N, C), u)
+    for i in range(0, N):
+        for c in range(0, C):
+            y[i, c] += x[i, c]
+    return y
+"""
+    with pytest.raises(Refused, match="filled with u"):
+        lowered(program(text))

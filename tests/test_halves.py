@@ -145,6 +145,51 @@ def met(x: Float[Array, "N C"], W: Float[Array, "C F"], v: Float[Array, "G"]):
         lowered(program(text))
 
 
+@pytest.mark.parametrize(
+    ("extent", "first", "second"),
+    [
+        ("E", "y[i, f]", "y[i, F + f] if F + f < E"),
+        ("E", "y[i, 2 * f] if 2 * f < E", "y[i, 2 * f + 1] if 2 * f + 1 < E"),
+        ("2 * F", "y[i, f - 1] if 1 <= f", "y[i, F + f]"),
+    ],
+)
+def test_segments_whose_guards_keep_them_inside_are_one_array(
+    extent: str, first: str, second: str
+) -> None:
+    """A slice would be stored as a whole, what is beside the array as well."""
+    lines = ""
+    for cell, _, guard in (each.partition(" if ") for each in (first, second)):
+        lines += f"                if {guard or '0 <= f'}:\n"
+        lines += f"                    {cell} += x[i, c] * W[c, f]\n"
+    text = f"""
+def guarded(x: Float[Array, "N C"], W: Float[Array, "C F"], u: Float[Array, "E"]):
+    y = ones((N, {extent}))
+    for i in range(0, N):
+        for f in range(0, F):
+            for c in range(0, C):
+{lines}    return y
+"""
+    with pytest.raises(Refused):
+        lowered(program(text))
+
+
+def test_segments_with_guards_are_slices_where_they_are_inside() -> None:
+    text = """
+def guarded(x: Float[Array, "N C"], W: Float[Array, "C F"], u: Float[Array, "E"]):
+    assert E == 2 * F
+    y = ones((N, E))
+    for i in range(0, N):
+        for f in range(1, F):
+            for c in range(0, C):
+                if f < i:
+                    y[i, f] += x[i, c] * W[c, f]
+                    y[i, F + f - 1] += x[i, c] * W[c, f]
+    return y
+"""
+    sizes = [{"N": 5, "C": 4, "F": 3, "E": 6}, {"N": 5, "C": 4, "F": 0, "E": 0}]
+    assert verify(program(text), sizes, ["float32"]).passed
+
+
 def test_what_a_loop_of_halves_does_besides_stays_whole() -> None:
     """The values and the output have nothing to do with halves: their products go over heads."""
     found = backward(program(LAYER))

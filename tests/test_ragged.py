@@ -27,7 +27,7 @@ from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.load import load_module
-from looptrans.runtime.verify_backward import gradient_launcher
+from looptrans.runtime.verify_backward import gradient_launcher, verify_backward
 from looptrans.transforms.parallelize import parallelize
 from looptrans.transforms.segments import missing_contracts
 from looptrans.transforms.shift import with_rows_in_place
@@ -625,3 +625,30 @@ def test_what_is_added_where_an_index_says_receives_its_gradient_from_there() ->
     np.testing.assert_allclose(got["dw"], dw, rtol=1e-12)
     np.testing.assert_allclose(got["dX"], dx, rtol=1e-12)
     assert "dst[e] ==" not in listing(found.program)
+
+
+@pytest.mark.parametrize(
+    ("loop", "cell"),
+    [
+        ("for j in range(s[b], i + 1):", "z[i, j]"),
+        ("for j in range(0, T):\n                if j >= s[b] and j <= i:", "z[i, j]"),
+        ("for j in range(s[b], e[b]):", "z[b, i, j]"),
+    ],
+)
+def test_loops_do_not_begin_at_0_and_at_their_first_row_in_turn(loop: str, cell: str) -> None:
+    """A loop over packed rows goes over these; another one has a guard."""
+    rows = "T, T" if cell == "z[i, j]" else "B, T, T"
+    factor = "x[j, c]" if cell == "z[i, j]" else "x[b, c]"
+    inner = " " * (20 if "if" in loop else 16)
+    text = f"""
+def scores(x: Float[Array, "T C"], s: Int[Array, "B", "0:T+1"], e: Int[Array, "B", "0:T+1"]):
+    assert all(s[b] <= e[b] for b in range(0, B))
+    assert all(e[b] <= s[b + 1] for b in range(0, B - 1))
+    z = zeros(({rows}))
+    for b in range(0, B):
+        for i in range(s[b], e[b]):
+            {loop}
+{inner}{cell} = sum(x[i, c] * {factor} for c in range(0, C))
+    return z
+"""
+    assert verify_backward(program(text), [{"T": 7, "C": 4, "B": 2}], ["float32"]).passed

@@ -123,3 +123,17 @@ def turned(Q: Float[Array, "H N E"], K: Float[Array, "H N E"], V: Float[Array, "
 """
     found = derive(program(text), "fold")
     assert [len(s.arguments) for s in found.steps if s.kind == "one pass"] == [3]
+
+
+def test_sums_in_the_guards_of_sums_are_told_apart() -> None:
+    """The variable of an inner sum is not that of the one around it."""
+    text = """
+def picked(x: Float[Array, "N C"], y: Float[Array, "N C"]):
+    z = zeros(N); w = zeros(N)
+    for i in range(N):
+        z[i] = sum(x[i, j] for j in range(C) if sum(y[i, k] * x[i, j] for k in range(C)) > 0.0)
+    for i in range(N):
+        w[i] = sum(x[i, j] for j in range(C) if sum(y[i, k] * x[i, k] for k in range(C)) > 0.0)
+    return z, w
+"""
+    assert with_values_alike(program(text)) is None

@@ -29,6 +29,7 @@ from looptrans.ir.value import (
     Access,
     Binary,
     Const,
+    Generator,
     IndexValue,
     Range,
     Read,
@@ -329,9 +330,7 @@ def _of_indices(node: Node) -> tuple[Node, ...]:
 def _without_lets(node: Node) -> Node:
     match node:
         case If():
-            found = node.condition
-            if any(_moves(index) for index in _indices(found)):
-                found = condition_without_lets(found)
+            found = _guard_without_lets(node.condition)
             body = tuple(map(_without_lets, node.body))
             return replace(
                 node, condition=found, body=body, orelse=tuple(map(_without_lets, node.orelse))
@@ -347,6 +346,12 @@ def _without_lets(node: Node) -> Node:
             return node
 
 
+def _guard_without_lets(condition: Condition) -> Condition:
+    if any(_moves(index) for index in _indices(condition)):
+        return condition_without_lets(condition)
+    return condition
+
+
 def _range_without_lets(ends: Range) -> Range:
     if _moves(ends.start) or _moves(ends.stop):
         return Range(plain(ends.start), plain(ends.stop), ends.step)
@@ -359,7 +364,10 @@ def _sums_without_lets(value: Value) -> Value:
     def change(part: Value) -> Value | None:
         if not isinstance(part, Reduce):
             return None
-        generators = tuple(replace(g, range=_range_without_lets(g.range)) for g in part.generators)
+        generators = tuple(
+            Generator(g.variable, _range_without_lets(g.range), _guard_without_lets(g.condition))
+            for g in part.generators
+        )
         return replace(part, generators=generators, body=replaced(part.body, change))
 
     return replaced(value, change)

@@ -275,7 +275,7 @@ def _product(value: Value, depth: int) -> _Product:
             apart = [tuple(a for a in atoms if not a[1] & bound) for atoms in _sides(inner)]
             inside = [tuple(a for a in atoms if a[1] & bound) for atoms in _sides(inner)]
             rest = _Product(Fraction(1), inside[0], inside[1])
-            ranges, hung = _ranges(generators, new)
+            ranges, hung = _ranges(generators, new, depth)
             found = _of_atom(("sum", ranges, rest.key), (rest.names | hung) - bound)
             return _Product(inner.literal, apart[0], apart[1]).times(found)
         case _:
@@ -364,7 +364,7 @@ def _other(value: Value, depth: int) -> _Product:
         case Reduce(function, generators, body):
             new = _by_depth(generators, depth)
             inside = _product(value_moved(body, new), depth + len(generators))
-            ranges, asked = _ranges(generators, new)
+            ranges, asked = _ranges(generators, new, depth)
             bound = {f"{depth + n}" for n in range(len(generators))}
             return _of_atom((function, ranges, inside.key), (inside.names | asked) - bound)
         case _:
@@ -372,14 +372,15 @@ def _other(value: Value, depth: int) -> _Product:
 
 
 def _ranges(
-    generators: tuple[Generator, ...], new: dict[str, Index]
+    generators: tuple[Generator, ...], new: dict[str, Index], depth: int
 ) -> tuple[Hashable, frozenset[str]]:
     """Return what tells the ranges of a sum from others, and what they hang on."""
+    inside = depth + len(generators)
     keys: list[Hashable] = []
     names: set[str] = set()
     for each in (_moved(generator, new) for generator in generators):
         ends = each.range
-        key, asked = _asked(each.condition, 0)
+        key, asked = _asked(each.condition, inside)
         keys.append((*(_form_key(form_of(end)) for end in (ends.start, ends.stop)), ends.step, key))
         names |= {*variables(ends.start), *variables(ends.stop), *asked}
     return tuple(keys), frozenset(names)

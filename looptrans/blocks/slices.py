@@ -27,6 +27,7 @@ from looptrans.blocks.in_front import is_within
 from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop
 from looptrans.blocks.program import ArrayAccess, ArrayArgument, BlockProgram, Filled, Kernel
 from looptrans.ir.affine import difference, form_of, is_same, product, quotient, total
+from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Arith, Index, Int, Neg, Param, parameters, walk
 from looptrans.ir.program import (
     Array,
@@ -86,6 +87,15 @@ class _Run:
     def end(self, step: int) -> Index:
         """Where they end."""
         return total(self.start, product(step, self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """An access, the ranges of what is around, and whether it may not happen for all of them."""
+
+    access: Access
+    ranges: dict[str, Range]
+    is_guarded: bool
 
 
 def sliced(program: Program, *, segments: bool = False) -> tuple[Program, dict[str, Slice]]:
@@ -158,7 +168,7 @@ def _numbered(program: Program, array: Array) -> list[Slice]:
     """Return the slices of an array where a subscript is a number wherever it is used."""
     used = _uses(program, array)
     for axis, extent in enumerate(array.shape):
-        subscripts = [access.subscripts[axis] for access, _ in used]
+        subscripts = [use.access.subscripts[axis] for use in used]
         numbers = {s.value for s in subscripts if isinstance(s, Int)}
         if not isinstance(extent, Int) or not all(isinstance(s, Int) for s in subscripts):
             continue
@@ -170,16 +180,21 @@ def _numbered(program: Program, array: Array) -> list[Slice]:
 def _segments(program: Program, array: Array) -> list[Slice]:
     """Return the slices of an array where a subscript goes from sizes on wherever it is used."""
     used = _uses(program, array)
-    for axis in range(array.rank):
-        step = gcd(*(factor for access, _ in used for factor in _factors(access.subscripts[axis])))
-        step = step or 1
+    for axis, extent in enumerate(array.shape):
+        step = gcd(*(f for use in used for f in _factors(use.access.subscripts[axis]))) or 1
         found: dict[_Run, None] = {}
-        for access, ranges in used:
-            run = _run(access.subscripts[axis], ranges, step)
+        met: set[_Run] = set()
+        for use in used:
+            run = _run(use.access.subscripts[axis], use.ranges, step)
             if run is None or not _is_plain(run.start):
                 break
             found[run] = None
+            if not use.is_guarded:
+                met.add(run)
         else:
+            # Where guards keep out what is beside the array, a slice would have it nevertheless.
+            if not all(run in met or _is_inside(program, run, step, extent) for run in found):
+                continue
             before = {
                 run: [o for o in found if o != run and _is_before(program, o, run, step)]
                 for run in found
@@ -188,7 +203,7 @@ def _segments(program: Program, array: Array) -> list[Slice]:
                 one in before[other] or other in before[one] or _has_other_rest(one, other, step)
                 for one, other in combinations(found, 2)
             ):
-                is_all = _is_all(program, list(found), array.shape[axis], step)
+                is_all = _is_all(program, list(found), extent, step)
                 return [
                     Slice(array, axis, run.start, run.count, step, is_all)
                     for run in sorted(found, key=lambda run: len(before[run]))
@@ -216,6 +231,17 @@ def _is_before(program: Program, one: _Run, other: _Run, step: int) -> bool:
     return is_never_negative(program, difference(other.start, one.end(step)), {})
 
 
+def _is_inside(program: Program, run: _Run, step: int, extent: Index | None) -> bool:
+    """Tell whether subscripts, if there are any, are surely those of cells."""
+    if extent is None:
+        return False
+    more = total(run.count, -1)
+    last = total(run.start, product(step, more))
+    return any(
+        is_never_negative(program, difference(run.start, product(n, more)), {}) for n in (0, 1)
+    ) and any(is_within(program, total(last, 1, product(n, more)), extent) for n in (0, 1))
+
+
 def _has_other_rest(one: _Run, other: _Run, step: int) -> bool:
     """Tell whether what is apart by steps never meets."""
     apart = form_of(difference(other.start, one.start))
@@ -234,12 +260,23 @@ def _is_all(program: Program, found: list[_Run], extent: Index | None, step: int
     return not found
 
 
-def _uses(program: Program, array: Array) -> list[tuple[Access, dict[str, Range]]]:
-    """Return where an array of the program's own is used, and the ranges of what is around."""
+def _uses(program: Program, array: Array) -> list[_Use]:
+    """Return where an array of the program's own is used."""
     if array.role != "local":
         return []
     return [
-        (relation.access, _ranges(place.loops, place.node))
+        _Use(
+            relation.access,
+            _ranges(place.loops, place.node),
+            any(
+                condition != ALWAYS
+                for condition in (
+                    *place.conditions,
+                    relation.condition,
+                    *(generator.condition for generator in relation.generators),
+                )
+            ),
+        )
         for place in placed(program)
         for relation in accesses(place.node)
         if relation.access.array == array.name

@@ -145,7 +145,9 @@ class Values:
     def _read(self, access: Access) -> Expr:
         if any(isinstance(s, Whole) for s in access.subscripts):
             raise NotLowered(f"the whole row {access.array} has no form in blocks")
-        storage = self.b.storage[access.array]
+        storage = self.b.storage.get(access.array)
+        if storage is None:
+            raise NotLowered(f"an array is filled with {access.array}, which is worked out before")
         indices: tuple[Index, ...] = access.indices
         if access.array in self.instead:
             return self._turned(storage, indices, self.instead[access.array])

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.ir.affine import extremum, form_of, sides
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Index, Var
+from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.segments import Rows, Segments, rows_of, segments_of
+from looptrans.transforms.shift import accesses_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,38 @@ def with_ends_said(program: Program) -> Bounded | None:
     if not work.laws:
         return None
     return Bounded(program, replace(program, body=body), tuple(dict.fromkeys(work.laws)))
+
+
+def rows_inside(
+    bounds: Range, around: Mapping[str, Range], known: Mapping[str, Segments]
+) -> Rows | None:
+    """Return the sequence whose rows a range has, also where rows around say where it ends.
+
+    Args:
+        bounds: The range.
+        around: The ranges of the loops around, outer ones first.
+        known: The arrays of ends.
+    """
+    ends = Ends(known)
+    loops: dict[str, Rows] = {}
+    for variable, outer in around.items():
+        loops = ends.inside(loops, variable, ends.bounded(outer, loops))
+    return rows_of(ends.bounded(bounds, loops), known)
+
+
+def has_packed_rows(body: tuple[Node, ...], variable: str, rows: Rows) -> bool:
+    """Tell whether a variable goes over rows of a sequence in an array that has those of all.
+
+    Args:
+        body: The body of its loop.
+        variable: The variable.
+        rows: The rows.
+    """
+    return any(
+        Var(variable) in access.indices
+        and not any(rows.sequence in variables(index) for index in access.indices)
+        for access in accesses_in(body)
+    )
 
 
 @dataclass(slots=True)

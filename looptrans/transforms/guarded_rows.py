@@ -20,9 +20,9 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Generator, Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.bounded import Ends
+from looptrans.transforms.bounded import has_packed_rows, rows_inside
 from looptrans.transforms.ends_asked import end_of, parts_of, start_of
-from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
+from looptrans.transforms.segments import Segments, is_over_all, segments_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,11 @@ class _Work:
                 condition, inside = _guarded(node.body)
                 is_plain = node.execution == "sequential"
                 found = self.rows(variable, node.range, condition, around) if is_plain else None
-                if found is not None:
+                rows = None if found is None else rows_inside(found[0], around, self.known)
+                # Where each sequence has a place for every row, those of all are gone over.
+                if found is not None and rows and has_packed_rows(inside, variable, rows):
                     bounds, rest = found
+                    self.loops.append(variable)
                     kept = inside if rest == ALWAYS else (If(rest, inside),)
                     node = replace(node, range=bounds, body=kept)
                 return replace(node, body=self.body(node.body, {**around, variable: node.range}))
@@ -104,6 +107,8 @@ class _Work:
             for g in part.generators:
                 found = self.rows(g.variable, g.range, g.condition, inside)
                 bounds, rest = found or (g.range, g.condition)
+                if found is not None:
+                    self.loops.append(g.variable)
                 generators.append(Generator(g.variable, bounds, rest))
                 inside[g.variable] = bounds
             return Reduce(part.function, tuple(generators), self.value(part.body, inside))
@@ -129,18 +134,13 @@ class _Work:
             high = bounds.stop if last is None else self.earliest(bounds.stop, stop)
             segments = self.sequence(Range(low, high), around)
             if segments is not None and all(self.is_there(end, segments) for end in (start, stop)):
-                self.loops.append(variable)
                 rest = tuple(part for part in parts if part not in (first, last))
                 return Range(low, high), conjunction(*rest)
         return None
 
     def sequence(self, bounds: Range, around: Mapping[str, Range]) -> Segments | None:
         """Return the sequences of one of which a range has rows."""
-        ends = Ends(self.known)
-        loops: dict[str, Rows] = {}
-        for variable, outer in around.items():
-            loops = ends.inside(loops, variable, ends.bounded(outer, loops))
-        rows = rows_of(ends.bounded(bounds, loops), self.known)
+        rows = rows_inside(bounds, around, self.known)
         if rows is None or rows.sequence not in around:
             return None
         segments = self.known[rows.ends]

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import form_of, simplified
 from looptrans.ir.condition import Relation
-from looptrans.ir.index import Int, Opaque, Var, opaque_terms, variables
-from looptrans.ir.program import If, Loop, Program
+from looptrans.ir.index import Int, Opaque, Var, opaque_terms
+from looptrans.ir.program import If, Program
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.segments import Segments, rows_of, segments_of
-from looptrans.transforms.shift import accesses_in
-from looptrans.transforms.tree import LoopPath, loop_paths, replace_at
+from looptrans.transforms.bounded import has_packed_rows, rows_inside
+from looptrans.transforms.segments import Segments, segments_of
+from looptrans.transforms.tree import LoopPath, loop_paths, loops_around, replace_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +85,18 @@ def _starting(program: Program, is_free: Callable[[Program, LoopPath], bool]) ->
             and start.array not in {term.array for term in opaque_terms(stop)}
             and path.loop.range.step == 1
             and path.loop.execution == "sequential"
-            and not _has_packed_rows(path.loop, known)
+            and not _has_packed_rows(program, path, known)
             and is_free(program, path)
         ):
             yield path
 
 
-def _has_packed_rows(loop: Loop, known: Mapping[str, Segments]) -> bool:
+def _has_packed_rows(program: Program, path: LoopPath, known: Mapping[str, Segments]) -> bool:
     """Tell whether a loop goes over rows of a sequence in an array that has those of all."""
-    rows = rows_of(loop.range, known)
-    return rows is not None and any(
-        Var(loop.variable) in access.indices
-        and not any(rows.sequence in variables(index) for index in access.indices)
-        for access in accesses_in(loop.body)
-    )
+    outer = (each.loop for each in loops_around(program, path.position))
+    around = {loop.variable: loop.range for loop in outer}
+    rows = rows_inside(path.loop.range, around, known)
+    return rows is not None and has_packed_rows(path.loop.body, path.loop.variable, rows)
 
 
 def _is_natural(program: Program, array: str) -> bool:
