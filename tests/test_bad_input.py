@@ -160,6 +160,11 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
         in_loop("A[i, j] = B[i]", arguments='A: Float[Array, "N N"], B: Float[Array, "N N"], N'),
         [("E015", 4, "A[i, j]")],
     ),
+    "row into an element of what is made here": (
+        "def f(A: Float[Array, 'N N'], N):\n    y = zeros((N, N))\n    for i in range(N):\n"
+        "        for j in range(N):\n            y[i, j] = 2.0 * A[j]\n    return y\n",
+        [("E015", 5, "y[i, j]")],
+    ),
     "number and row": (
         in_loop("s = A[i]", "t = s @ s", "s = 2.0", "x[j] = t"),
         [("E015", 6, "s")],

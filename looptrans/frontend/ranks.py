@@ -46,6 +46,7 @@ class _Solver:
         self.fixed = fixed
         self.rows: list[ast.expr] = []
         self.ties: list[tuple[ast.expr, ast.expr]] = []
+        self.made: set[str] = set()
 
     def note(self, node: ast.AST) -> None:
         """Note what one syntax node says about ranks."""
@@ -87,6 +88,7 @@ class _Solver:
             self.ties.append((target, value))
         elif (name := dotted(target)) is not None:
             self._raise(name, rank)
+            self.made.add(name)
 
     def _raise(self, name: str, rank: int) -> bool:
         rank = min(rank, HIGHEST)
@@ -131,6 +133,8 @@ class _Solver:
         if view is None or rank <= 0:
             return []
         name, fixed = view
+        if name in self.made:  # how many dimensions it has is said where it is made
+            return []
         return [name] if self._raise(name, fixed + rank) else []
 
     def _rank(self, node: ast.expr) -> int:
