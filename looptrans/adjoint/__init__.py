@@ -3,9 +3,9 @@
 `one_derivation` goes through the steps; what it meets on the way, in that order:
 
 what equations are        definitions, sums, written_sums, facts, refusal
-seen more simply          simpler, order, written_alike, within, first_terms, last_terms,
-                          row_parts, own_names, divided, weights_apart, attaining, gathered, alike,
-                          few_iterations, guarded_cells, along_rows
+seen more simply          simpler, order, bound_names, alike, written_alike, within, first_terms,
+                          last_terms, row_parts, own_names, divided, weights_apart, attaining,
+                          gathered, few_iterations, guarded_cells, along_rows
 made ready for reading    lets, given_numbers, digits, whole_digits, row_products, lengths,
                           packed, views, taken_back, choices, one_form, picking, named_tests,
                           tightening, cancelling, running

@@ -9,15 +9,12 @@ Passes are seen to need the same number where it is written in the same words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import count
 
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.ir.index import Index, Var, substitute
+from looptrans.adjoint.bound_names import bound, called, nameless, outermost
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
-from looptrans.ir.value import Generator, Range, Reduce, Value, data_of, value_children
+from looptrans.ir.value import Reduce, Value, data_of
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
 from looptrans.transforms.naming import fresh_name
@@ -49,9 +46,9 @@ def with_sums_alike(program: Program) -> Alike | None:
     for place in placed(program):
         node = place.node
         for value in node.values if isinstance(node, Assign) else data_of(node.condition):
-            for each in _outermost(value):
-                plain = _plain(each)
-                names.setdefault(plain, {})[tuple(_bound(each))] = None
+            for each in outermost(value):
+                plain = nameless(each)
+                names.setdefault(plain, {})[tuple(bound(each))] = None
                 around.setdefault(plain, set()).update(loop.variable for loop in place.loops)
     chosen = {
         plain: _chosen(program, tuple(found), around[plain])
@@ -64,8 +61,8 @@ def with_sums_alike(program: Program) -> Alike | None:
     def change(part: Value) -> Value | None:
         if not isinstance(part, Reduce):
             return None
-        plain = _plain(part)
-        return _called(plain, iter(chosen[plain])) if plain in chosen else part
+        plain = nameless(part)
+        return called(plain, iter(chosen[plain])) if plain in chosen else part
 
     def each_node(node: Node) -> tuple[Node, ...]:
         match node:
@@ -88,45 +85,3 @@ def _chosen(program: Program, names: tuple[tuple[str, ...], ...], around: set[st
     for name in names[0]:
         found.append(fresh_name(program, name, found))
     return found
-
-
-def _outermost(value: Value) -> Iterator[Reduce]:
-    """Yield the sums in a value that are in no other sum."""
-    if isinstance(value, Reduce):
-        yield value
-    else:
-        for part in value_children(value):
-            yield from _outermost(part)
-
-
-def _bound(value: Value) -> Iterator[str]:
-    """Yield the variables that a value binds, in the order in which `_called` names them."""
-    for part in _outermost(value):
-        yield from (g.variable for g in part.generators)
-        yield from _bound(part.body)
-
-
-def _plain(value: Reduce) -> Value:
-    """Return a sum with variables that are called by their places, as nothing in a listing is."""
-    return _called(value, (f"{number}" for number in count()))
-
-
-def _called(value: Value, names: Iterator[str]) -> Value:
-    """Give the variables that a value binds other names, in the order of the text."""
-
-    def change(part: Value) -> Value | None:
-        if not isinstance(part, Reduce):
-            return None
-        own = {g.variable: next(names) for g in part.generators}
-        new: dict[str, Index] = {old: Var(name) for old, name in own.items()}
-        bound = tuple(
-            Generator(
-                own[g.variable],
-                Range(substitute(g.range.start, new), substitute(g.range.stop, new), g.range.step),
-                condition_moved(g.condition, new),
-            )
-            for g in part.generators
-        )
-        return Reduce(part.function, bound, _called(value_moved(part.body, new), names))
-
-    return replaced(value, change)

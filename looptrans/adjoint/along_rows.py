@@ -125,4 +125,4 @@ def _named(bounds: Range) -> set[str]:
 
 
 def _mentioned(access: Access) -> set[str]:
-    return {n for s in access.subscripts if not isinstance(s, Whole) for n in variables(s)}
+    return {name for index in access.indices for name in variables(index)}

@@ -21,7 +21,7 @@ from looptrans.adjoint.definitions import (
 )
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.value import Call, Read, Reduce, Select, Value, Whole, walk_value
+from looptrans.ir.value import Call, Read, Reduce, Select, Value, walk_value
 from looptrans.ir.walk import nodes
 from looptrans.transforms.accesses import AccessSite, sites_of
 
@@ -85,7 +85,7 @@ def _is_apart(program: Program, array: str, *, by_rows: bool) -> bool:
 def _are_set_ahead(loop: Loop, rows: set[str]) -> bool:
     """Tell whether an iteration sets something for another one, as a step of time does."""
     targets = (t for node in nodes(loop.body) if isinstance(node, Assign) for t in node.targets)
-    subscripts = (s for target in targets for s in target.subscripts if not isinstance(s, Whole))
+    subscripts = (index for target in targets for index in target.indices)
     return any(rows & set(variables(s)) and not isinstance(s, Var) for s in subscripts)
 
 
@@ -116,7 +116,7 @@ def _is_of_weights(system: System, definition: Definition) -> bool:
 def _is_read_again(read: AccessSite, level: int) -> bool:
     """Tell whether a loop that says nothing of a cell stands outside of one that does."""
     place, access = read.place, read.relation.access
-    named = {v for s in access.subscripts if not isinstance(s, Whole) for v in variables(s)}
+    named = {name for index in access.indices for name in variables(index)}
     around = zip(place.loops, place.loop_positions, strict=True)
     inside = [loop.variable for loop, position in around if len(position) > level]
     inside += [generator.variable for generator in read.relation.generators]

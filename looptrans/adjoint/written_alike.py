@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import count
 from typing import TypeAlias
 
-from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.adjoint.bound_names import bound, called, generator_called, nameless
+from looptrans.algebra.cells import value_moved
 from looptrans.ir.affine import Form, form_of
 from looptrans.ir.condition import (
     MIRRORED,
@@ -32,9 +32,9 @@ from looptrans.ir.condition import (
     Some,
     negation_normal,
 )
-from looptrans.ir.index import Index, Var, substitute, variables
+from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.program import Assign, If, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import (
     Binary,
     Call,
@@ -43,14 +43,12 @@ from looptrans.ir.value import (
     Generator,
     Holds,
     IndexValue,
-    Range,
     Read,
     Reduce,
     Select,
     Unary,
     Value,
     Whole,
-    value_children,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
@@ -129,7 +127,7 @@ class _Words:
             self.values[key] = sign, value
             return value
         its, words = known
-        if its == sign and _nameless(words) == _nameless(value):
+        if its == sign and nameless(words) == nameless(value):
             return value
         self.changed = True
         words = self._named_as_in(words, value)
@@ -143,13 +141,13 @@ class _Words:
 
     def _named_as_in(self, words: Value, value: Value) -> Value:
         """Return a value whose sums count by the names that the sums in another value have."""
-        names = list(_bound(value))
-        if len(set(names)) != len(names) or len(names) != len(list(_bound(words))):
+        names = list(bound(value))
+        if len(set(names)) != len(names) or len(names) != len(list(bound(words))):
             names = []
-            for name in _bound(words):
+            for name in bound(words):
                 names.append(fresh_name(self.program, name, (*self.fresh, *names)))
             self.fresh += names
-        return _called(words, iter(names))
+        return called(words, iter(names))
 
 
 def _with_parts(value: Value, change: Callable[[Value], Value]) -> Value:
@@ -165,40 +163,6 @@ def _with_parts(value: Value, change: Callable[[Value], Value]) -> Value:
             return Select(condition, change(chosen), change(otherwise))
         case _:
             return value
-
-
-def _bound(value: Value) -> Iterator[str]:
-    """Yield the variables that a value binds, outer ones first, in the order of the text."""
-    if isinstance(value, Reduce):
-        yield from (generator.variable for generator in value.generators)
-    for part in value_children(value):
-        yield from _bound(part)
-
-
-def _called(value: Value, names: Iterator[str]) -> Value:
-    """Give the variables that a value binds other names, in that order."""
-
-    def change(part: Value) -> Value | None:
-        if not isinstance(part, Reduce):
-            return None
-        new: dict[str, Index] = {g.variable: Var(next(names)) for g in part.generators}
-        moved = tuple(_moved(each, new) for each in part.generators)
-        return Reduce(part.function, moved, _called(value_moved(part.body, new), names))
-
-    return replaced(value, change)
-
-
-def _moved(generator: Generator, new: dict[str, Index]) -> Generator:
-    ends = generator.range
-    bounds = Range(substitute(ends.start, new), substitute(ends.stop, new), ends.step)
-    variable = new[generator.variable]
-    assert isinstance(variable, Var)
-    return Generator(variable.name, bounds, condition_moved(generator.condition, new))
-
-
-def _nameless(value: Value) -> Value:
-    """Return a value whose sums count by names that nothing in a listing has."""
-    return _called(value, (f"{number}" for number in count()))
 
 
 def _by_depth(generators: tuple[Generator, ...], depth: int) -> dict[str, Index]:
@@ -271,12 +235,12 @@ def _product(value: Value, depth: int) -> _Product:
         case Reduce("sum", generators, body):
             new = _by_depth(generators, depth)
             inner = _product(value_moved(body, new), depth + len(generators))
-            bound = {f"{depth + n}" for n in range(len(generators))}
-            apart = [tuple(a for a in atoms if not a[1] & bound) for atoms in _sides(inner)]
-            inside = [tuple(a for a in atoms if a[1] & bound) for atoms in _sides(inner)]
+            own = {f"{depth + n}" for n in range(len(generators))}
+            apart = [tuple(a for a in atoms if not a[1] & own) for atoms in _sides(inner)]
+            inside = [tuple(a for a in atoms if a[1] & own) for atoms in _sides(inner)]
             rest = _Product(Fraction(1), inside[0], inside[1])
             ranges, hung = _ranges(generators, new, depth)
-            found = _of_atom(("sum", ranges, rest.key), (rest.names | hung) - bound)
+            found = _of_atom(("sum", ranges, rest.key), (rest.names | hung) - own)
             return _Product(inner.literal, apart[0], apart[1]).times(found)
         case _:
             return _other(value, depth)
@@ -365,8 +329,8 @@ def _other(value: Value, depth: int) -> _Product:
             new = _by_depth(generators, depth)
             inside = _product(value_moved(body, new), depth + len(generators))
             ranges, asked = _ranges(generators, new, depth)
-            bound = {f"{depth + n}" for n in range(len(generators))}
-            return _of_atom((function, ranges, inside.key), (inside.names | asked) - bound)
+            own = {f"{depth + n}" for n in range(len(generators))}
+            return _of_atom((function, ranges, inside.key), (inside.names | asked) - own)
         case _:
             return _of_atom(("other", value))
 
@@ -378,7 +342,7 @@ def _ranges(
     inside = depth + len(generators)
     keys: list[Hashable] = []
     names: set[str] = set()
-    for each in (_moved(generator, new) for generator in generators):
+    for each in (generator_called(generator, new) for generator in generators):
         ends = each.range
         key, asked = _asked(each.condition, inside)
         keys.append((*(_form_key(form_of(end)) for end in (ends.start, ends.stop)), ends.step, key))

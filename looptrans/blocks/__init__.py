@@ -4,8 +4,8 @@ the block IR              expr, ops, program, text, shapes, arithmetic, identiti
 from a nest to kernels    lower, builder, scopes, nest, grid, reach, serial, unit_steps, covered,
                           in_front
 where arrays live         sites, stored, storage, cells, common_lanes, overwritten
-statements and values     statements, values, sums, contraction, operands, slices, appending,
-                          picked, tested_sums, bottom
+statements and values     statements, values, sums, contraction, operands, slices,
+                          whole_arrays, appending, picked, tested_sums, bottom
 what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance
 loops in parts            parts

@@ -60,12 +60,13 @@ from looptrans.blocks.scalar_form import scalar_form
 from looptrans.blocks.serial import OneRowEach, RunSerially
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
-from looptrans.blocks.slices import sliced, whole
+from looptrans.blocks.slices import sliced
 from looptrans.blocks.storage import Storage
 from looptrans.blocks.stored import stored
 from looptrans.blocks.tested_sums import notes_on_tests
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.blocks.unseen import asked_by_row
+from looptrans.blocks.whole_arrays import whole
 from looptrans.derivation.step import Derivation
 from looptrans.ir.condition import is_of_indices
 from looptrans.ir.index import parameters
