@@ -8,7 +8,7 @@ dependences               dependences, relation, flow, accessed, last_writers, d
 opaque terms              opaque, opaque_domains, axioms, contract_forms, supposed
 graph and loops           graph, loops, reductions, iterations, judge
 is a step legal           judging, multiples, equivalence, correspondence, one_iteration,
-                          comparison, same, reversals, interference, between, killing,
+                          stages, comparison, same, reversals, interference, between, killing,
                           observed, spare, grown, reassociation, verdicts
 parallel programs         concurrency, races
 ranges of loops           bounds, scan, ends, coarse, inside, subscripts

@@ -7,7 +7,7 @@ then says so and why, and nothing is concluded from what was not computed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,6 +57,7 @@ def dependences(
     *,
     bases: tuple[Basis, ...] = ("value", "memory"),
     kinds: tuple[DependenceKind, ...] = KINDS,
+    arrays: Collection[str] | None = None,
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
     witnesses: bool = True,
@@ -68,6 +69,7 @@ def dependences(
         program: The program.
         bases: Value-based flow, memory-based dependences, or both.
         kinds: Which kinds to list.
+        arrays: The only arrays that are asked about; by default all are.
         at: Sizes at which every dependence also lists its instance pairs.
         contents: Contents of integer arrays for those sizes, cell by cell.
         witnesses: Whether each is to have its smallest example; without, nothing is warned of.
@@ -77,9 +79,9 @@ def dependences(
     def work() -> DependenceReport:
         from looptrans.analysis.dependences import analyse, dependence_report
 
-        analysis = analyse(program, bases=bases, kinds=kinds)
+        analysis = analyse(program, bases=bases, kinds=kinds, arrays=arrays)
         return dependence_report(
-            analysis, kinds=kinds, at=at, contents=contents, witnesses=witnesses
+            analysis, kinds=kinds, arrays=arrays, at=at, contents=contents, witnesses=witnesses
         )
 
     try:
@@ -133,9 +135,14 @@ def is_written_once(program: Program, array: str, *, budget: float = ONCE_SECOND
         budget: Seconds.
     """
     found = dependences(
-        program, bases=("memory",), kinds=("output",), witnesses=False, budget=budget
+        program,
+        bases=("memory",),
+        kinds=("output",),
+        arrays=(array,),
+        witnesses=False,
+        budget=budget,
     )
-    return found.unknown is None and all(each.array != array for each in found.dependences)
+    return found.unknown is None and not found.dependences
 
 
 def components(

@@ -17,20 +17,38 @@ from dataclasses import dataclass
 import islpy as isl
 
 from looptrans.analysis.flow import affine_dependences
-from looptrans.analysis.model import Model, StatementModel
+from looptrans.analysis.model import Among, Model, StatementModel
 from looptrans.analysis.opaque import opaque_dependences
 from looptrans.analysis.relation import Relation
 from looptrans.ir.program import Assign, Atomic, BlockReduce
 
 
-def memory_relations(model: Model) -> list[Relation]:
-    """Return all pairs that touch one cell, one of them writing, in the sequential reading."""
-    written = {access.array for access in model.accesses if access.is_write}
+def memory_relations(model: Model, among: Among | None = None) -> list[Relation]:
+    """Return all pairs that touch one cell, one of them writing, in the sequential reading.
+
+    Args:
+        model: The program.
+        among: Tells of two statements whether their pairs are asked for; by default all are.
+    """
     opaque = {access.array for access in model.accesses if access.all_terms}
-    names = [n for n in dict.fromkeys(a.array for a in model.accesses) if n in written]
-    found, _ = affine_dependences(model, [n for n in names if n not in opaque], ("memory",))
-    more, _ = opaque_dependences(model, [n for n in names if n in opaque], ("memory",))
+    names = [
+        n for n in dict.fromkeys(a.array for a in model.accesses) if _is_shared(model, n, among)
+    ]
+    plain = [n for n in names if n not in opaque]
+    found, _ = affine_dependences(model, plain, ("memory",), among=among)
+    more, _ = opaque_dependences(model, [n for n in names if n in opaque], ("memory",), among=among)
     return [*found, *more]
+
+
+def _is_shared(model: Model, array: str, among: Among | None) -> bool:
+    """Tell whether an array is written, and there by one of two statements that are asked for."""
+    statements = {a.statement.number: a.statement for a in model.accesses if a.array == array}
+    writing = {a.statement.number for a in model.accesses if a.array == array and a.is_write}
+    return any(
+        among is None or among(statements[number], other)
+        for number in writing
+        for other in statements.values()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +73,17 @@ def conflicts(model: Model, context: isl.Set) -> Iterator[Conflict]:
     """Find what nothing orders in a program with parallel loops."""
     if not is_parallel(model):
         return
-    for relation in memory_relations(model):
+    for relation in memory_relations(model, _share_parallel):
         pairs = relation.pairs.intersect_params(context)
         for conflict in _conflicts(model, relation, pairs):
             if not conflict.pairs.is_empty():
                 yield conflict
+
+
+def _share_parallel(first: StatementModel, second: StatementModel) -> bool:
+    """Tell whether two statements stand in one parallel loop."""
+    shared = first.loops[: first.shared_depth(second)]
+    return any(loop.execution == "parallel" for loop in shared)
 
 
 def _conflicts(model: Model, relation: Relation, pairs: isl.Map) -> Iterator[Conflict]:

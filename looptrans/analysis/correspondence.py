@@ -61,6 +61,8 @@ class Correspondence:
         added: The copies of `after` that are new.
         is_affine: Whether no access or domain has an opaque term.
         created: Whether arrays of other names may have the same first values.
+        moved: The labels of the statements of `before` of which two may have changed their order;
+            None for all.
         swapped: By two statements of `before`, what `looptrans.analysis.reversals` has found.
     """
 
@@ -72,6 +74,7 @@ class Correspondence:
     added: list[StatementModel] = field(default_factory=list)
     is_affine: bool = True
     created: bool = False
+    moved: frozenset[str] | None = None
     swapped: dict[tuple[int, int], isl.Map] = field(default_factory=dict)
 
     def of_before(self, number: int) -> list[Pair]:
@@ -91,6 +94,7 @@ def correspondence(
     created: bool = False,
     new: frozenset[str] = frozenset(),
     sizes: Mapping[str, int] | None = None,
+    moved: frozenset[str] | None = None,
 ) -> Correspondence:
     """Bring two programs into one form, over the same parameters, and relate their statements.
 
@@ -101,6 +105,8 @@ def correspondence(
         created: Whether arrays of other names may have the same first values.
         new: Arrays that statements of `after` may write which stand for nothing and are no copies.
         sizes: Parameters that have a value.
+        moved: The labels of the statements of `before` of which two may have changed their order,
+            by default of all.
 
     Raises:
         NotAStep: A statement has no counterpart and is no mere copy, or stands for one that does
@@ -120,7 +126,7 @@ def correspondence(
     first.normalizer.made |= second.normalizer.made
     second.normalizer.made |= first.normalizer.made
     context = context_set(first).intersect(context_set(second))
-    made = Correspondence(first, second, context, created=created)
+    made = Correspondence(first, second, context, created=created, moved=moved)
     made.is_affine = not any(a.all_terms for m in (first, second) for a in m.accesses) and not any(
         s.terms for m in (first, second) for s in m.statements
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
@@ -281,7 +281,7 @@ class Analysis:
                 bases=(like.basis,),
                 sizes=sizes,
                 contracts=self.program.contracts,
-                array=like.array,
+                arrays=(like.array,),
                 kinds=self.kinds,
                 beside=next((a for (at, *_), a in self._concrete.items() if at == values), None),
             )
@@ -339,7 +339,7 @@ def analyse(
     sizes: Mapping[str, int] | None = None,
     contracts: tuple[Contract, ...] | None = None,
     contents: Contents | None = None,
-    array: str | None = None,
+    arrays: Collection[str] | None = None,
     kinds: tuple[DependenceKind, ...] = KINDS,
     beside: Analysis | None = None,
 ) -> Analysis:
@@ -351,7 +351,7 @@ def analyse(
         sizes: Parameters that have a value; the result then holds at those sizes only.
         contracts: The contracts to lean on; by default all of the program's.
         contents: Integer arrays whose contents are given, cell by cell.
-        array: The only array that is asked about; by default all are.
+        arrays: The only arrays that are asked about; by default all are.
         kinds: Which pairs on one cell are asked for.
         beside: What was found over another array of the same program with all else the same, whose
             model and examples serve again: scalars of one nest have the same pairs.
@@ -361,8 +361,8 @@ def analyse(
     relations: list[Relation] = []
     uncovered: list[Uncovered] = []
     affine, opaque = _arrays(model)
-    if array is not None:
-        affine, opaque = ([name for name in names if name == array] for names in (affine, opaque))
+    if arrays is not None:
+        affine, opaque = ([name for name in names if name in arrays] for names in (affine, opaque))
     for first in range(0, len(affine), TOGETHER):
         more, missing = affine_dependences(model, affine[first : first + TOGETHER], bases, kinds)
         relations += more
@@ -392,6 +392,7 @@ def dependence_report(
     analysis: Analysis,
     *,
     kinds: tuple[DependenceKind, ...] = KINDS,
+    arrays: Collection[str] | None = None,
     at: Mapping[str, int] | None = None,
     contents: Contents | None = None,
     witnesses: bool = True,
@@ -403,6 +404,7 @@ def dependence_report(
     Args:
         analysis: The dependences.
         kinds: Which kinds to list.
+        arrays: The arrays that the analysis is about; None for all.
         witnesses: Whether to find the smallest example of each, which may take long where sizes
             divide or multiply, and to warn of subscripts, which is an example as well.
         at: Sizes at which every dependence also lists its instance pairs.
@@ -412,7 +414,12 @@ def dependence_report(
     """
     if at is not None and (contents or _awkward_sizes(analysis.model)):
         analysis = analyse(
-            analysis.program, bases=analysis.bases, sizes=at, contents=contents, kinds=kinds
+            analysis.program,
+            bases=analysis.bases,
+            sizes=at,
+            contents=contents,
+            arrays=arrays,
+            kinds=kinds,
         )
     program = analysis.program
     listed = []

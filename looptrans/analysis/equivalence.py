@@ -17,6 +17,7 @@ be reversed is then no proof that it is, and the answer is unknown.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -46,16 +47,17 @@ from looptrans.analysis.relation import Relation
 from looptrans.analysis.reversals import reversed_pairs
 from looptrans.analysis.sources import Sources
 from looptrans.analysis.spare import check_extents, check_spare
+from looptrans.analysis.stages import changed_stages
 from looptrans.analysis.verdicts import Explainer
 from looptrans.ir.creation import creation_of
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Atomic, Barrier, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
-from looptrans.ir.step import Image, Images
+from looptrans.ir.step import Image, Images, same_names
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Certificate, CertificateKind, Verdict
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.walk import live_out, nodes, placed
 
 ORDER_LAW = "every dependence still runs forward"
 STORAGE_LAW = "every read gets the value it got before"
@@ -63,15 +65,41 @@ STORAGE_LAW = "every read gets the value it got before"
 
 def order_verdict(before: Program, after: Program, images: Images) -> Verdict:
     """Judge a step that only changes when instances run; see `looptrans.transforms.check`."""
-    return judged(_order, partial(correspondence, images=images), before, after)
+    stages = changed_stages(before, after, images)
+    relate = partial(correspondence, images=images)
+    if stages is not None:
+        alone = partial(correspondence, images=stages.images)
+        if _agree(_check_interface, before, after) and _agree(_check_arrays, before, after):
+            verdict = judged(_order, alone, stages.before, stages.after)
+            if verdict.decision == "legal":
+                return verdict
+        relate = partial(relate, moved=frozenset(place.label for place in placed(stages.before)))
+    elif _in_turn(before.body) == _in_turn(after.body) and images == same_names(before, after):
+        # Nothing has another place: it is only asked what is at once.
+        relate = partial(relate, moved=frozenset())
+    return judged(_order, relate, before, after)
 
 
 def storage_verdict(
     before: Program, after: Program, images: Images, *, created: bool = False
 ) -> Verdict:
     """Judge a step that changes where values live; see `looptrans.transforms.check`."""
+    stages = None if created else changed_stages(before, after, images)
+    if stages is not None and _agree(_check_interface, before, after):
+        alone = partial(correspondence, images=stages.images)
+        verdict = judged(_storage, alone, stages.before, stages.after)
+        if verdict.decision == "legal":
+            return verdict
     relate = partial(correspondence, images=images, created=created)
     return judged(_storage, relate, before, after)
+
+
+def _agree(check: Callable[[Program, Program], None], before: Program, after: Program) -> bool:
+    try:
+        check(before, after)
+    except NotAStep:
+        return False
+    return True
 
 
 def _order(made: Correspondence) -> Verdict:
@@ -89,8 +117,8 @@ def _order(made: Correspondence) -> Verdict:
             return Verdict("unknown", tried, str(difference))
         if verdict.decision != "legal":
             raise
-    _check_interface(made)
-    _check_arrays(made)
+    _check_interface(*_programs(made))
+    _check_arrays(*_programs(made))
     return _unless_races(made, verdict.certificates[0])
 
 
@@ -100,8 +128,8 @@ def _order_as_it_stands(made: Correspondence) -> Verdict:
     check_instances(made, bijective=True)
     check_opaque_constraints(made)
     check_statements(made, same_cells=True)
-    _check_interface(made)
-    _check_arrays(made)
+    _check_interface(*_programs(made))
+    _check_arrays(*_programs(made))
     reversed_ = list(reversed_pairs(made))
     if _same_storage(made) and not _ordered(made, reversed_):
         certificate = Certificate("order", ORDER_LAW, "legal", "all dependences in memory, by isl")
@@ -136,7 +164,8 @@ def _keeps_if_shared(made: Correspondence) -> bool:
     }
     if _order_as_it_stands(correspondence(before, after, images)).decision != "legal":
         return False
-    analysis = analyse(after)
+    names = {name for loop in loop_order(other).values() for name in loop.private}
+    analysis = analyse(after, bases=("value",), arrays=names)
     return all(
         may_be_private(analysis, position, name)
         for position, loop in loop_order(other).items()
@@ -181,7 +210,7 @@ def _storage(made: Correspondence) -> Verdict:
         return verdict if verdict.decision == "legal" else _stored_alone(made, verdict)
     spare = check_instances(made, bijective=False)
     check_statements(made, same_cells=False)
-    _check_interface(made)
+    _check_interface(*_programs(made))
     check_extents(made)
     verdict = _by_sources(made, "storage", STORAGE_LAW)
     if verdict.decision == "legal":
@@ -204,7 +233,7 @@ def _stored_alone(made: Correspondence, unknown: Verdict) -> Verdict:
     if inner is None:
         return unknown
     try:
-        _check_interface(made)
+        _check_interface(*_programs(made))
         alone = _alone(inner)
         verdict = unknown if alone is None or not alone.is_affine else _storage(alone)
     except NotAStep:
@@ -223,9 +252,12 @@ def _alone(inner: OneIteration) -> Correspondence | None:
         return None
 
 
-def _check_interface(made: Correspondence) -> None:
+def _programs(made: Correspondence) -> tuple[Program, Program]:
+    return made.before.program, made.after.program
+
+
+def _check_interface(one: Program, other: Program) -> None:
     """Check that what can be seen from outside has the same names and first values."""
-    one, other = made.before.program, made.after.program
     if set(live_out(one)) != set(live_out(other)) or one.outputs != other.outputs:
         raise NotAStep("the outputs are others")
     for name in live_out(one):
@@ -235,9 +267,8 @@ def _check_interface(made: Correspondence) -> None:
         raise NotAStep("the contracts are others")
 
 
-def _check_arrays(made: Correspondence) -> None:
+def _check_arrays(one: Program, other: Program) -> None:
     """Check that every array has the same extents and first values."""
-    one, other = made.before.program, made.after.program
     if {array.name for array in one.arrays} != {array.name for array in other.arrays}:
         raise NotAStep("the arrays are others")
     for array in one.arrays:
@@ -289,7 +320,6 @@ def _without_sources(made: Correspondence) -> Verdict:
     ) != _shared(struck_out(after.body, grown)):
         reason = "where values live is not followed through opaque terms: " + _terms(made)
         return Verdict("unknown", reason=reason)
-    analysis = analyse(before)
     earlier, now = loop_order(before), loop_order(after)
     # A creation that was put in moves what stands behind it.
     places = dict(zip(now, earlier, strict=True))
@@ -300,6 +330,7 @@ def _without_sources(made: Correspondence) -> Verdict:
         if name not in earlier[places[position]].private
     ]
     own += [(places[position], each.name) for each in grown for position in each.loops]
+    analysis = analyse(before, bases=("value",), arrays={name for _, name in own})
     for position, name in own:
         if not may_be_private(analysis, position, name):
             reason = f"it cannot be shown that each iteration sets its own {name}"

@@ -16,7 +16,7 @@ from looptrans.analysis.accessed import Group, Orders, groups_of, layers_of
 from looptrans.analysis.dataflow import value_flow
 from looptrans.analysis.decided import Decided
 from looptrans.analysis.last_writers import last_writers, uncovered_reads
-from looptrans.analysis.model import Model
+from looptrans.analysis.model import Among, Model
 from looptrans.analysis.relation import Relation, Uncovered, joined, relation_of_pairs
 from looptrans.ir.facts import KINDS, Basis, DependenceKind
 
@@ -33,6 +33,7 @@ def affine_dependences(
     arrays: list[str],
     bases: tuple[Basis, ...],
     kinds: tuple[DependenceKind, ...] = KINDS,
+    among: Among | None = None,
 ) -> tuple[list[Relation], list[Uncovered]]:
     """Find the dependences over arrays whose accesses have no opaque terms.
 
@@ -41,6 +42,8 @@ def affine_dependences(
         arrays: The arrays.
         bases: `value` for last-writer flow, `memory` for all pairs on one cell.
         kinds: Which of those on one cell.
+        among: Between which statements those on one cell are asked for; by default all, as must be
+            for `value`.
     """
     wanted = kinds if "memory" in bases else ()
     needed = {*wanted, *(_OF_WRITES if "value" in bases else ())}
@@ -58,7 +61,11 @@ def affine_dependences(
             continue
         # What is not asked for need not be found: what a read gets is in an iteration of its own.
         levels = 0 if "memory" in bases else _levels(groups)
-        memory = {kind: _memory(kind, groups, orders, levels) for kind in KINDS if kind in needed}
+        memory = {
+            kind: _memory(kind, groups, orders, levels, among=among)
+            for kind in KINDS
+            if kind in needed
+        }
         relations += [relation for kind in wanted for relation in memory[kind].values()]
         if "value" not in bases:
             continue
@@ -97,6 +104,7 @@ def _memory(
     levels: int = 0,
     *,
     cells: bool = False,
+    among: Among | None = None,
 ) -> dict[tuple[int, int], Relation]:
     """Return the pairs of accesses to one cell, by source and sink statement.
 
@@ -106,12 +114,14 @@ def _memory(
         orders: What runs before what.
         levels: Both ends are to be in one iteration of so many of the outermost loops.
         cells: Whether both ends are to have the cell beside them.
+        among: Between which statements; by default all.
     """
     _, source_writes, sink_writes = next(row for row in _MEMORY if row[0] == kind)
     found = {}
     for source in groups:
         for sink in groups:
-            if source.is_write == source_writes and sink.is_write == sink_writes:
+            wanted = among is None or among(source.statement, sink.statement)
+            if wanted and source.is_write == source_writes and sink.is_write == sink_writes:
                 relation = _pairs(kind, source, sink, orders, levels, cells)
                 if relation is not None:
                     found[source.statement.number, sink.statement.number] = relation

@@ -124,6 +124,11 @@ def may_be_private(analysis: Analysis, loop: Position, name: str) -> bool:
     """Tell whether every iteration writes a name before it reads it, and nobody else reads it.
 
     Then each iteration may have a copy of its own, and no copy is needed before or after.
+
+    Args:
+        analysis: The value-based flow over the name, at least.
+        loop: Where the loop stands.
+        name: The name.
     """
     # A name that nothing writes has the first values it was created with, and no flow.
     if name in live_out(analysis.program) or name not in written(analysis.program):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -91,6 +91,10 @@ class StatementModel:
             == sum(branch[: len(loop)] == loop for loop in self.place.loop_positions)
             for branch in self.place.branches
         )
+
+
+Among: TypeAlias = Callable[[StatementModel, StatementModel], bool]
+"""Tells of two statements whether what they have to do with each other is asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,9 @@ from looptrans.ir.program import (
     Parameter,
     Program,
 )
-from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
+from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.step import Image, Images
-from looptrans.ir.value import Create, Range
+from looptrans.ir.value import Create
 from looptrans.ir.verdict import Witness
 from looptrans.ir.walk import Placed, accesses, nodes, placed
 
@@ -99,7 +99,7 @@ def one_iteration(made: Correspondence) -> OneIteration | None:
     def change(index: Index) -> Index:
         return _fixed(index, frozenset(outer), given)
 
-    bodies = _body(part.before, change), _body(part.after, change)
+    bodies = indices_changed(part.before, change), indices_changed(part.after, change)
     if not any(name not in outer for name in given):
         return None
     names = {parameter.name for parameter in one.parameters}
@@ -112,7 +112,7 @@ def one_iteration(made: Correspondence) -> OneIteration | None:
         replace(
             program,
             parameters=(*program.parameters, *more),
-            arrays=tuple(_from_outside(a) if a.name in known else a for a in program.arrays),
+            arrays=tuple(from_outside(a) if a.name in known else a for a in program.arrays),
             contracts=within,
             outputs=(),
             body=body,
@@ -173,25 +173,6 @@ def _fixed(index: Index, outer: frozenset[str], given: dict[str, Index]) -> Inde
     return rebuild(index, tuple(_fixed(each, outer, given) for each in operands))
 
 
-def _body(body: Body, change: Callable[[Index], Index]) -> Body:
-    def each(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Loop():
-                limits = node.range
-                limits = Range(change(limits.start), change(limits.stop), limits.step)
-                return (replace(node, range=limits),)
-            case If():
-                return (replace(node, condition=condition_changed(node.condition, change)),)
-            case Assign():
-                targets = tuple(access_changed(target, change) for target in node.targets)
-                values = tuple(value_changed(value, change) for value in node.values)
-                return (replace(node, targets=targets, values=values),)
-            case _:
-                return (node,)
-
-    return rewritten(body, each)
-
-
 def _within(loop: Loop, change: Callable[[Index], Index]) -> tuple[Contract, Contract]:
     """Say that the variable of a loop lies within its range."""
     limits = loop.range
@@ -203,7 +184,8 @@ def _within(loop: Loop, change: Callable[[Index], Index]) -> tuple[Contract, Con
     )
 
 
-def _from_outside(array: Array) -> Array:
+def from_outside(array: Array) -> Array:
+    """Return an array as one that is given, and seen afterwards."""
     shape = array.shape if array.role == "input" else (None,) * array.rank
     return replace(array, role="input", shape=shape)
 

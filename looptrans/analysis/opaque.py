@@ -18,7 +18,7 @@ from looptrans.analysis.axioms import Axioms, Known, Term, axioms_of
 from looptrans.analysis.constraints import plain_constraints, whatever_the_contents
 from looptrans.analysis.formula import FALSE, TRUE, conjunction
 from looptrans.analysis.killing import is_killed, killer
-from looptrans.analysis.model import AccessModel, Model
+from looptrans.analysis.model import AccessModel, Among, Model
 from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula, orders
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
 from looptrans.ir.facts import KINDS, Basis, DependenceKind
@@ -87,6 +87,7 @@ def opaque_dependences(
     arrays: list[str],
     bases: tuple[Basis, ...],
     kinds: tuple[DependenceKind, ...] = KINDS,
+    among: Among | None = None,
 ) -> tuple[list[Relation], list[Uncovered]]:
     """Find the dependences over arrays some of whose accesses have opaque terms.
 
@@ -95,6 +96,7 @@ def opaque_dependences(
         arrays: The arrays.
         bases: `value` for last-writer flow, `memory` for all pairs on one cell.
         kinds: Which of those on one cell.
+        among: Between which statements those on one cell are asked for; by default all.
     """
     finder = _Finder(model, axioms_of(model))
     relations: dict[tuple[str, str, int, int, str], Relation] = {}
@@ -107,7 +109,8 @@ def opaque_dependences(
             for kind, sources, sinks in _memory_kinds(writes, reads):
                 for source in sources if kind in kinds else ():
                     for sink in sinks:
-                        _join(finder.relation(kind, "memory", source, sink, []), relations)
+                        if among is None or among(source.statement, sink.statement):
+                            _join(finder.relation(kind, "memory", source, sink, []), relations)
         if "value" in bases:
             for sink in reads:
                 for source in writes:

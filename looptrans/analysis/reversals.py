@@ -16,7 +16,12 @@ from looptrans.analysis.relation import Relation
 
 def reversed_pairs(made: Correspondence) -> Iterator[tuple[Relation, isl.Map]]:
     """Yield what no longer runs in order, as pairs of instances of `before`."""
-    for relation in memory_relations(made.before):
+    moved = made.moved
+
+    def among(first: StatementModel, second: StatementModel) -> bool:
+        return moved is None or (first.label in moved and second.label in moved)
+
+    for relation in memory_relations(made.before, among):
         pairs = relation.pairs.intersect_params(made.context)
         left = pairs.intersect(swapped(made, relation.source, relation.sink))
         if not left.is_empty():

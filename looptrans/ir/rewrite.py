@@ -178,12 +178,21 @@ def with_blocks(
     for node in body:
         match node:
             case If():
-                found.append(replace(node, body=change(node.body), orelse=change(node.orelse)))
+                then, other = change(node.body), change(node.orelse)
+                same = _are_same(then, node.body) and _are_same(other, node.orelse)
+                found.append(node if same else replace(node, body=then, orelse=other))
             case Loop() | Atomic() | BlockReduce():
-                found.append(replace(node, body=change(node.body)))
+                inside = change(node.body)
+                same = _are_same(inside, node.body)
+                found.append(node if same else replace(node, body=inside))
             case _:
                 found.append(node)
     return tuple(found)
+
+
+def _are_same(one: tuple[Node, ...], other: tuple[Node, ...]) -> bool:
+    """Tell whether two blocks hold the very same nodes."""
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def with_accesses(body: tuple[Node, ...], change: Callable[[Access], Access]) -> tuple[Node, ...]:
