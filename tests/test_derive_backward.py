@@ -16,10 +16,11 @@ from looptrans.adjoint.backward import backward
 from looptrans.adjoint.derivatives import used_derivatives
 from looptrans.algebra.certificate import digest
 from looptrans.algebra.derivatives import SMOOTH, is_derivative
+from looptrans.analysis.kept_flow import flow_of
 from looptrans.cli.main import main
 from looptrans.derivation import moves, saved
 from looptrans.derivation.backward import derive_backward
-from looptrans.derivation.flows import flow_of, once_defined
+from looptrans.derivation.flows import once_defined
 from looptrans.derivation.one_nest import one_nest
 from looptrans.derivation.sharing import alternatives, formed, one_launch, sharing
 from looptrans.derivation.step import Derivation, DerivationStep, NotDone

@@ -26,7 +26,7 @@ from looptrans.algebra.inputs import Naming
 from looptrans.algebra.iteration import Iteration
 from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.values import names_of, without_repeats
-from looptrans.analysis import api
+from looptrans.analysis import api, kept_flow
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.analysis.coarse import coarsened
 from looptrans.ir.condition import Condition, conjunction
@@ -73,10 +73,7 @@ def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceRepo
     Raises:
         NoRecurrence: It could not be found within the budget.
     """
-    coarse = coarsened(program)
-    report = api.dependences(
-        coarse, bases=("value",), kinds=("flow",), witnesses=False, budget=budget
-    )
+    report = kept_flow.flow_of(coarsened(program), budget)
     if report.unknown is not None:
         raise NoRecurrence(f"the flow is not known: {report.unknown}")
     return report

@@ -1,6 +1,6 @@
 """isl facts: dependences, the graph and its components, loop verdicts, claims.
 
-asked from outside        api, budget, annotate, explanation, statements
+asked from outside        api, kept_flow, budget, annotate, explanation, statements
 a program as isl sees it  model, normal, linear, digits, constraints, formula, polyhedra,
                           instances, inequalities
 dependences               dependences, relation, flow, accessed, last_writers, dataflow, decided,

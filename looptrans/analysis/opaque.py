@@ -16,10 +16,17 @@ import islpy as isl
 
 from looptrans.analysis.axioms import Axioms, Known, Term, axioms_of
 from looptrans.analysis.constraints import plain_constraints, whatever_the_contents
-from looptrans.analysis.formula import FALSE, TRUE, conjunction
+from looptrans.analysis.formula import FALSE, conjunction
 from looptrans.analysis.killing import is_killed, killer
 from looptrans.analysis.model import AccessModel, Among, Model
-from looptrans.analysis.polyhedra import before, cell_formula, dimensions, domain_formula, orders
+from looptrans.analysis.polyhedra import (
+    before,
+    between,
+    cell_formula,
+    dimensions,
+    domain_formula,
+    orders,
+)
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
 from looptrans.ir.facts import KINDS, Basis, DependenceKind
 from looptrans.ir.index import Opaque
@@ -263,7 +270,11 @@ class _Finder:
                 _Way(
                     conjunction([*order, *same, *happen, about]),
                     None if guesses or within else conjunction([*facts, about]),
-                    tuple(f for w in certain for f in self._overwritten(w, s, t, apart, cell)),
+                    tuple(
+                        formula
+                        for write in certain
+                        for formula in self._overwritten(write, (s, order), t, apart, cell)
+                    ),
                 )
             )
         asked = _Asked(
@@ -375,34 +386,44 @@ class _Finder:
     def _overwritten(
         self,
         write: AccessModel,
-        s: Instance | None,
+        source: tuple[Instance, tuple[str, ...]] | None,
         t: Instance,
         apart: list[Term],
         cell: list[str],
     ) -> tuple[str, ...]:
-        """Say when between two points an instance of `write` certainly writes the cell."""
-        whole = self._written(write, s, t, apart, cell)
+        """Say when between two points an instance of `write` certainly writes the cell.
+
+        Args:
+            write: The write.
+            source: The point that comes first and the way in which it does; None for any before.
+            t: The point that comes last.
+            apart: Terms that have a value there.
+            cell: The cell.
+        """
+        whole = self._written(write, source, t, apart, cell)
         bare = whatever_the_contents(write) if write.all_terms else None
-        return (whole,) if bare is None else (whole, self._written(bare, s, t, [], cell))
+        return (whole,) if bare is None else (whole, self._written(bare, source, t, [], cell))
 
     def _written(
         self,
         write: AccessModel,
-        s: Instance | None,
+        source: tuple[Instance, tuple[str, ...]] | None,
         t: Instance,
         apart: list[Term],
         cell: list[str],
     ) -> str:
         """Say it of an instance whose opaque terms have the values of some of `apart`."""
         u = _instance(write, "u")
-        after_source = (
-            TRUE if s is None else before(s.access.statement, write.statement, (s.letter, "u"))
-        )
-        before_sink = before(write.statement, t.access.statement, ("u", t.letter))
+        if source is None:
+            comes = before(write.statement, t.access.statement, ("u", t.letter))
+        else:
+            s, way = source
+            ends = s.access.statement, write.statement, t.access.statement
+            comes = between(*ends, (s.letter, "u", t.letter), way)
         determined = [self.axioms.determined(term, apart) for term in u.terms(self.model)]
-        if FALSE in (after_source, before_sink, *determined):
+        if FALSE in (comes, *determined):
             return FALSE
-        formula = conjunction([u.happens(self.model, cell), after_source, before_sink, *determined])
+        formula = conjunction([u.happens(self.model, cell), comes, *determined])
         inner = (*u.dims, *u.hidden)
         return f"exists ({', '.join(inner)} : {formula})" if inner else formula
 

@@ -121,6 +121,37 @@ def orders(
     return tuple(options)
 
 
+def between(
+    first: StatementModel,
+    middle: StatementModel,
+    last: StatementModel,
+    letters: tuple[str, str, str],
+    way: tuple[str, ...],
+) -> str:
+    """Say that an instance of a statement runs between two others.
+
+    Args:
+        first: The statement of the one that runs first.
+        middle: The statement.
+        last: The statement of the one that runs last.
+        letters: What the variables of the three are called by.
+        way: One of the `orders` in which the first runs before the last.
+    """
+    a, b, c = letters
+    return disjunction(
+        conjunction([*one, *other])
+        for one in orders(first, middle, (a, b))
+        for other in orders(middle, last, (b, c))
+        if all(map(_follows, one, other, way))
+    )
+
+
+def _follows(one: str, other: str, both: str) -> bool:
+    """Tell whether `s = u` and `u < t`, of one loop, leave room for `s < t`."""
+    signs = {one.split()[1], other.split()[1]} - {"="}
+    return {both.split()[1]} == (signs or {"="})
+
+
 def union_of(maps: Iterable[isl.Map], model: Model) -> isl.UnionMap:
     """Join access relations; the parameters stay those of the model."""
     result = isl.UnionMap(f"{model.prefix}{{ }}")

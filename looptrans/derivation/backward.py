@@ -19,7 +19,8 @@ from looptrans.adjoint.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.simpler import ORDER, PLACES
 from looptrans.adjoint.spelled import LOOPS, with_extrema_spelled
-from looptrans.derivation.flows import flow_of, once_defined
+from looptrans.analysis.kept_flow import flow_of
+from looptrans.derivation.flows import once_defined
 from looptrans.derivation.ordinary import seen_simpler
 from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import Derivation, DerivationStep, Form, NotDone

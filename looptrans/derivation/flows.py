@@ -12,20 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from functools import lru_cache
 
 from looptrans.adjoint.accumulating import accumulation
-from looptrans.analysis import api
 from looptrans.ir.facts import Dependence, DependenceReport
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes, placed
-
-
-@lru_cache(maxsize=4)
-def flow_of(program: Program) -> DependenceReport:
-    """Return which read gets the value of which write, without examples."""
-    return api.dependences(program, bases=("value",), kinds=("flow",), witnesses=False)
 
 
 def carrying(report: DependenceReport, arrays: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from looptrans.derivation.flows import carrying, flow_of
+from looptrans.analysis.kept_flow import flow_of
+from looptrans.derivation.flows import carrying
 from looptrans.derivation.gathering import gathered, named, require_apart
 from looptrans.derivation.nests import (
     Nest,

@@ -24,8 +24,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
+from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.bodies import read_in
-from looptrans.derivation.flows import flow_of
 from looptrans.derivation.handed import Handed, handed
 from looptrans.derivation.opaque_tests import with_tests_as_data
 from looptrans.derivation.step import DerivationStep, NotDone

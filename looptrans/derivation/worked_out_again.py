@@ -32,7 +32,8 @@ from looptrans.adjoint.written_sums import in_order
 from looptrans.algebra.cells import condition_moved, mentions, moved, value_moved
 from looptrans.algebra.laws import joined
 from looptrans.algebra.values import is_number
-from looptrans.derivation.flows import flow_of, once_defined
+from looptrans.analysis.kept_flow import flow_of
+from looptrans.derivation.flows import once_defined
 from looptrans.derivation.masks import with_guards
 from looptrans.derivation.merged import merged
 from looptrans.derivation.step import DerivationStep, NotDone

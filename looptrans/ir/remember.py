@@ -13,10 +13,22 @@ from typing import TypeVar
 Tree = TypeVar("Tree")
 Answer = TypeVar("Answer")
 MOST = 64
+"""How many programs are kept."""
+MOST_PARTS = 8192
+"""How many statements of programs."""
 
 
 def remembered(function: Callable[[Tree], Answer]) -> Callable[[Tree], Answer]:
-    """Return a function that works its answer out once for each of the last trees."""
+    """Return a function that works its answer out once for each of the last programs."""
+    return _remembered(function, MOST)
+
+
+def remembered_of_parts(function: Callable[[Tree], Answer]) -> Callable[[Tree], Answer]:
+    """Return a function that works its answer out once for each of the last statements."""
+    return _remembered(function, MOST_PARTS)
+
+
+def _remembered(function: Callable[[Tree], Answer], most: int) -> Callable[[Tree], Answer]:
     # With the answer the tree is kept: no other can then have its identity.
     kept: dict[int, tuple[Tree, Answer]] = {}
 
@@ -26,7 +38,7 @@ def remembered(function: Callable[[Tree], Answer]) -> Callable[[Tree], Answer]:
         if known is not None:
             return known[1]
         answer = function(tree)
-        if len(kept) >= MOST:
+        if len(kept) >= most:
             kept.clear()
         kept[id(tree)] = tree, answer
         return answer

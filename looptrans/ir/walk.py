@@ -31,7 +31,7 @@ from looptrans.ir.program import (
     Program,
     Section,
 )
-from looptrans.ir.remember import remembered
+from looptrans.ir.remember import remembered, remembered_of_parts
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -208,6 +208,7 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
             yield from nodes(inner)
 
 
+@remembered_of_parts
 def accesses(node: Assign | If) -> tuple[AccessRelation, ...]:
     """Return what a statement accesses: the reads in order of evaluation, then the writes.
 

@@ -1,0 +1,131 @@
+"""The value-based flow of programs that are much alike, as the steps of a derivation are.
+
+What a read of A gets is decided by the statements that access A, the loops and guards around them,
+and by what writes the data that those guards test. Where these are the same in two programs, the
+flow over A is the same, and is found once. All of it is asked of whole programs; nothing is left
+out of what the analysis sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeAlias
+
+from looptrans.analysis import api
+from looptrans.analysis.budget import DEFAULT_SECONDS
+from looptrans.analysis.statements import statement_facts
+from looptrans.ir.condition import Condition
+from looptrans.ir.facts import Dependence, DependenceReport
+from looptrans.ir.listing import contract_text
+from looptrans.ir.program import Array, Assign, Barrier, Contract, If, Node, Parameter, Program
+from looptrans.ir.rewrite import with_blocks
+from looptrans.ir.value import Read, data_of, walk_value
+from looptrans.ir.walk import Placed, accesses, inner_bodies, placed
+
+Key: TypeAlias = tuple[
+    str, tuple[Node, ...], tuple[Array, ...], tuple[Parameter, ...], tuple[Contract, ...]
+]
+MOST = 4096
+_known: dict[Key, tuple[Dependence, ...]] = {}
+
+
+@lru_cache(maxsize=8)
+def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceReport:
+    """Return which read gets the value of which write, without examples.
+
+    Args:
+        program: The program.
+        budget: Seconds for what is not known from other programs; where they do not suffice, the
+            report says so.
+    """
+    if len(_known) > MOST:
+        _known.clear()
+    keys = _keys(program)
+    unknown = [array for array, key in keys.items() if key not in _known]
+    if unknown:
+        report = api.dependences(
+            program,
+            bases=("value",),
+            kinds=("flow",),
+            arrays=unknown,
+            witnesses=False,
+            budget=budget,
+        )
+        if report.unknown is not None:
+            return report
+        for array in unknown:
+            own = (each for each in report.dependences if each.array == array)
+            _known[keys[array]] = tuple(own)
+    places = {place.label: place for place in placed(program)}
+    numbers = {label: number for number, label in enumerate(places)}
+    order = {array.name: number for number, array in enumerate(program.arrays)}
+    found = [_here(each, places) for key in keys.values() for each in _known[key]]
+    found.sort(key=lambda each: (numbers[each.source], numbers[each.sink], order[each.array]))
+    return DependenceReport(
+        program.name,
+        tuple(parameter.name for parameter in program.parameters if parameter.is_integer),
+        statement_facts(program),
+        tuple(found),
+        tuple(contract_text(contract) for contract in program.contracts),
+    )
+
+
+def _here(each: Dependence, places: dict[str, Placed]) -> Dependence:
+    """Return a dependence with the line that its loop stands on in this program."""
+    if each.carried_by is None:
+        return each
+    around = reversed(places[each.source].loops)
+    line = next(loop.span.line for loop in around if loop.variable == each.carried_by)
+    return each if line == each.carried_line else replace(each, carried_line=line)
+
+
+def _keys(program: Program) -> dict[str, Key]:
+    """Return what decides on the flow over each array that is written."""
+    touched: dict[str, dict[str, None]] = {}
+    tested: dict[str, set[str]] = {}
+    written: dict[str, None] = {}
+    for place in placed(program):
+        relations = accesses(place.node)
+        touched[place.label] = dict.fromkeys(relation.access.array for relation in relations)
+        written |= dict.fromkeys(r.access.array for r in relations if r.is_write)
+        tested[place.label] = set().union(*map(_tested, place.conditions))
+        if any(relation.is_may for relation in relations):
+            tested[place.label] |= touched[place.label].keys()
+    return {array: _key(program, array, touched, tested) for array in written}
+
+
+def _tested(condition: Condition) -> set[str]:
+    """Return the arrays whose values a condition depends on."""
+    parts = (part for value in data_of(condition) for part in walk_value(value))
+    return {part.access.array for part in parts if isinstance(part, Read)}
+
+
+def _key(
+    program: Program,
+    array: str,
+    touched: dict[str, dict[str, None]],
+    tested: dict[str, set[str]],
+) -> Key:
+    arrays, known = {array}, set[str]()
+    while arrays != known:
+        known = set(arrays)
+        labels = {label for label, names in touched.items() if names.keys() & known}
+        arrays |= set().union(*(tested[label] for label in labels))
+    declared = tuple(each for each in program.arrays if each.name in arrays)
+    return (array, _only(program.body, labels), declared, program.parameters, program.contracts)
+
+
+def _only(body: Iterable[Node], labels: set[str]) -> tuple[Node, ...]:
+    """Return some statements of a block with the loops and guards around them."""
+    found: list[Node] = []
+    for node in body:
+        if isinstance(node, Barrier) or (isinstance(node, Assign) and node.label in labels):
+            found.append(node)
+        if not inner_bodies(node):
+            continue
+        (inner,) = with_blocks((node,), lambda block: _only(block, labels))
+        if any(inner_bodies(inner)) or (isinstance(node, If) and node.label in labels):
+            found.append(inner)
+    return tuple(found)
