@@ -52,7 +52,8 @@ def with_names_in_between(program: Program, name: str) -> Program | None:
         after = _named(program, name, loop, steps) if len(steps) > 1 else None
         if after is None:
             continue
-        if check_storage(program, after, same_names(program, after)).decision == "legal":
+        verdict = check_storage(program, after, same_names(program, after), tried=False)
+        if verdict.decision == "legal":
             return after
     return None
 

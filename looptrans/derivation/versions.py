@@ -79,7 +79,7 @@ def versions(program: Program, array: str) -> DerivationStep:
         ),
     )
     after, images = finished(after, same_names(program, after))
-    verdict = check_storage(program, after, images, created=True)
+    verdict = check_storage(program, after, images, created=True, tried=False)
     if verdict.decision != "legal":
         raise NotDone(f"{array} cannot have a name for each pass", verdict.decision)
     law = "each read gets what it got before, and each result what was written to it last"
