@@ -184,7 +184,8 @@ def _of_rows(
         return strain(strains, each, lanes) <= most and held(needed, each, lanes) <= MOST_HELD
 
     sizes = [(*size, _MOST) for size in _FEW] if strains is None else _MANY
-    starts = [(config(row, tile, 8, 3), most) for row, tile, most in sizes]
+    # Where nothing leaves enough room, the addresses of a third block on its way are left out, too.
+    starts = [(config(row, tile, 8, 3 if most < inf else 2), most) for row, tile, most in sizes]
     roomy = (start for start, most in starts if has_room(start, most))
     narrow = fitted(needed, next(roomy, starts[-1][0]), lanes, 2, _SHARED)
     wide = config(32, 32, 8, 1)
