@@ -657,6 +657,24 @@ def test_distribute_looks_only_at_what_the_outer_loops_leave() -> None:
         distribute(program, "t")
 
 
+def test_a_write_under_a_condition_is_no_read() -> None:
+    # That it may leave the old value makes the order of two of them matter; it reads nothing.
+    text = """
+        def f(A: Float[Array, "N"], B: Float[Array, "N"]):
+            t = 0.0
+            for i in range(0, N):
+                if A[i] > 0.0:
+                    t = A[i]
+                    B[i] = t
+                if A[i] > 1.0:
+                    B[i] = B[i] + t
+        """
+    verdict = reverse(read(dedent(text)), "i").verdict
+    assert verdict.decision == "unknown"
+    assert verdict.dependence is not None
+    assert (verdict.source, verdict.dependence.kind, verdict.sink) == ("S2", "output", "S2")
+
+
 def test_distribute_does_not_ask_for_directions_and_distances() -> None:
     # To cut these dependences into pieces takes a minute.
     text = """
