@@ -675,6 +675,18 @@ def test_a_write_under_a_condition_is_no_read() -> None:
     assert (verdict.source, verdict.dependence.kind, verdict.sink) == ("S2", "output", "S2")
 
 
+def test_distribute_asks_nothing_about_a_loop_of_one_statement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("looptrans.analysis.api.edges_inside", asked)
+    with pytest.raises(TransformError) as caught:
+        distribute(read("def f(A, N):\n    for i in range(1, N):\n        A[i] = A[i - 1]\n"), "i")
+    assert "one statement" in caught.value.why
+
+
 def test_distribute_does_not_ask_for_directions_and_distances() -> None:
     # To cut these dependences into pieces takes a minute.
     text = """

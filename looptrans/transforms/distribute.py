@@ -56,7 +56,7 @@ def distribute(program: Program, loop: str, *statements: str) -> Step:
     if statements:
         pieces = _cut(program, path, statements)
         return _distributed(name, program, path, pieces, loop)
-    found = _components(program, path)
+    found = _components(program, path) if len(path.loop.body) > 1 else [[0]]
     if isinstance(found, str):
         same = same_names(program, program)
         return Step(name, program, program, Verdict("unknown", reason=found), same)
