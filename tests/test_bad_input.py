@@ -375,6 +375,12 @@ def test_which_function() -> None:
     assert parse(Source("two.py", TWO), "g").name == "g"
 
 
+def test_a_product_with_spaces_is_no_open_shape() -> None:
+    (mistake,) = mistakes_of(at_top(arguments='A: Float[Array, "2 * N + 1"], x, N'))
+    assert mistake.message == "'*' is no extent"
+    assert "without spaces" in mistake.why
+
+
 def test_carets_under_wide_characters_and_tabs() -> None:
     text = "def f(x):\n\tfor i in range(N):\n\t\tx[i] = 'é漢' + x[i*i]\n"
     mistakes = mistakes_of(text)

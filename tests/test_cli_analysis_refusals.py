@@ -101,6 +101,17 @@ def test_contents_that_do_not_fit(
     assert message in failure(capsys, "deps", path, "--at", f"B=2,K=2,P=4,{contents}")
 
 
+def test_a_range_without_integers_at_these_sizes(capsys: Capture, tmp_path: Path) -> None:
+    text = 'def f(col: Int[Array, "N", "0:R"], y: Float[Array, "R"]):\n'
+    text += "    for p in range(N):\n        y[col[p]] = 1.0\n"
+    path = listing_file(tmp_path, text)
+    told = failure(capsys, "deps", path, "--at", "N=1,R=0,col=[0]")
+    assert "outside the declared range 0:0" in told
+    assert "help: at these sizes no integer lies in it; choose other sizes" in told
+    told = failure(capsys, "deps", path, "--at", "N=1,R=3,col=[5]")
+    assert "help: give numbers from 0 to 2" in told
+
+
 def test_contents_that_break_a_contract(capsys: Capture, tmp_path: Path) -> None:
     text = 'def f(cu: Int[Array, "B+1"], y):\n    assert B % 2 == 0\n'
     text += "    assert all(cu[b] <= cu[b + 1] for b in range(B))\n"

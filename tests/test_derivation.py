@@ -272,6 +272,16 @@ def test_a_listing_without_a_recurrence_is_left_alone() -> None:
     assert found.decision == "unknown" and not found.steps and found.notes
 
 
+def test_parts_that_need_more_than_the_state_are_said_to() -> None:
+    filter_ = program(
+        "def f(x: Float[Array, 'N'], a: Float[Array, 'N']):\n    h = 0.0\n"
+        "    for i in range(0, N):\n        h = a[i] * h + x[i]\n    return h\n"
+    )
+    found = derive(filter_, "split")
+    assert found.decision == "unknown"
+    assert "only by more numbers than h" in found.notes[0]
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [

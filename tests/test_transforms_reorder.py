@@ -657,6 +657,54 @@ def test_distribute_looks_only_at_what_the_outer_loops_leave() -> None:
         distribute(program, "t")
 
 
+def test_a_write_under_a_condition_is_no_read() -> None:
+    # That it may leave the old value makes the order of two of them matter; it reads nothing.
+    text = """
+        def f(A: Float[Array, "N"], B: Float[Array, "N"]):
+            t = 0.0
+            for i in range(0, N):
+                if A[i] > 0.0:
+                    t = A[i]
+                    B[i] = t
+                if A[i] > 1.0:
+                    B[i] = B[i] + t
+        """
+    verdict = reverse(read(dedent(text)), "i").verdict
+    assert verdict.decision == "unknown"
+    assert verdict.dependence is not None
+    assert (verdict.source, verdict.dependence.kind, verdict.sink) == ("S2", "output", "S2")
+
+
+def test_distribute_asks_nothing_about_a_loop_of_one_statement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("looptrans.analysis.api.edges_inside", asked)
+    with pytest.raises(TransformError) as caught:
+        distribute(read("def f(A, N):\n    for i in range(1, N):\n        A[i] = A[i - 1]\n"), "i")
+    assert "one statement" in caught.value.why
+
+
+def test_distribute_does_not_ask_for_directions_and_distances() -> None:
+    # To cut these dependences into pieces takes a minute.
+    text = """
+        def lu(A: Float[Array, "N N"]):
+            for k0 in range(0, N - 1, 2):
+                for i0 in range(3 * (k0 // 3) + 1, N, 3):
+                    for k in range(k0, k0 + 2):
+                        for i in range(max(i0, k + 1), min(i0 + 3, N)):
+                            A[i, k] = A[i, k] / A[k, k]
+                            for j in range(k + 1, N):
+                                A[i, j] = A[i, j] - A[i, k] * A[k, j]
+        """
+    step = distribute(read(dedent(text)), "i")
+    assert step.verdict.decision == "legal"
+    assert body_of(step.after).count("for i in") == 2
+    check_same(step, N=6)
+
+
 def test_distribute_keeps_private_names_where_they_are_used() -> None:
     text = "def f(A: Float[Array, 'N'], B: Float[Array, 'N']):\n"
     text += "    for i in range(0, N):\n        private: (t, u)\n        t = A[i]\n"

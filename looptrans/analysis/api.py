@@ -166,6 +166,38 @@ def components(
         return ComponentReport(graph, (), str(error))
 
 
+def edges_inside(
+    program: Program, depth: int, *, budget: float = DEFAULT_SECONDS
+) -> frozenset[tuple[str, str]]:
+    """Return the labels of sources and sinks that depend on each other below some loops.
+
+    Only the loops that carry a dependence are looked for, not its directions and distances.
+
+    Args:
+        program: The program.
+        depth: Of how many outermost loops source and sink are to be in the same iteration.
+        budget: Seconds.
+
+    Raises:
+        BudgetExceeded: They could not be found in time.
+    """
+
+    def work() -> frozenset[tuple[str, str]]:
+        from looptrans.analysis.dependences import analyse
+
+        analysis = analyse(program)
+        return frozenset(
+            (
+                analysis.statement(each.relation.source).label,
+                analysis.statement(each.relation.sink).label,
+            )
+            for each in analysis.carried()
+            if each.level is None or each.level >= depth
+        )
+
+    return within_budget(work, budget)
+
+
 def groups(count: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
     """Return what waits for each other, in order; see `looptrans.analysis.graph.groups`."""
     from looptrans.analysis.graph import groups as find

@@ -59,13 +59,14 @@ class _Explanation:
         """Return a verdict for a difference, and how telling it is (smaller is better)."""
         flow = self._flow_reversed(bad)
         if flow is not None:
-            return 0, flow
+            return int(bad.operand.is_old), flow
         clobbered = self._overwritten(bad)
         if clobbered is not None:
             return 1, clobbered
         return 2, self._storage(bad)
 
     def _flow_reversed(self, bad: Difference) -> Verdict | None:
+        """Name the flow that is reversed: of an old value that is kept, two writes of one cell."""
         if bad.target is None or bad.operand.statement is None:
             return None
         pairs = self._between_instances(bad.pairs.reverse(), bad.target, bad.operand)
@@ -81,8 +82,12 @@ class _Explanation:
             if left.is_empty():
                 return None
         may = bad.operand.is_may or bad.target.is_may
-        relation = Relation(
-            "flow", "value", source.number, sink.number, bad.operand.array, pairs, may
+        relation = (
+            self._memory("output", bad.target, bad.operand, may)
+            if bad.operand.is_old
+            else Relation(
+                "flow", "value", source.number, sink.number, bad.operand.array, pairs, may
+            )
         )
         return self.explainer.of_pairs(relation, left)
 
@@ -123,7 +128,7 @@ class _Explanation:
         The write that is seen now came after the read, or before the write to be seen.
         """
         if bad.operand.statement is not None:
-            yield "anti", wrong, (bad.operand, now)
+            yield "output" if bad.operand.is_old else "anti", wrong, (bad.operand, now)
         if bad.target is not None:
             pairs = wrong.reverse().apply_range(bad.pairs)
             yield "output", pairs, (now, bad.target)
@@ -132,10 +137,10 @@ class _Explanation:
         return order_map(self.made.before, first, second)
 
     def _memory(
-        self, kind: DependenceKind, source: Operand | Target, sink: Target, may: bool
+        self, kind: DependenceKind, source: Operand | Target, sink: Operand | Target, may: bool
     ) -> Relation:
         """Return the whole dependence in memory between two accesses."""
-        assert source.statement is not None
+        assert source.statement is not None and sink.statement is not None
         same = source.touched.apply_range(sink.touched.reverse())
         pairs = self._between_instances(same, source, sink)
         pairs = pairs.intersect(self._ordered_before(source.statement, sink.statement))

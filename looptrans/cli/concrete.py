@@ -171,10 +171,12 @@ def _check_range(array: Array, cells: Cells, sizes: Mapping[str, int]) -> None:
     low, high = (_evaluated(end, sizes) for end in array.value_range)
     for cell, item in cells.items():
         if low is not None and high is not None and not low <= item < high:
+            from looptrans.executor.errors import numbers_from
+
             where = ", ".join(map(str, cell))
             raise _mistake(
                 f"{array.name}[{where}] is {item}, outside the declared range {low}:{high}",
-                f"give numbers from {low} to {high - 1}",
+                numbers_from(low, high),
             )
 
 

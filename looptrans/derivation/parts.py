@@ -186,7 +186,11 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
     found = operator_for(program, loop, step)
     operator = found.operator
     if operator.is_extended or len(found.recurrence.states) != len(step.states):
-        raise NotDone(f"a part of {loop} has results beside the state")
+        names = ", ".join(access_text(state.access) for state in step.states)
+        raise NotDone(
+            f"parts of {loop} can be joined, but only by more numbers than {names}, such as a "
+            "product of factors; parts with results of that kind are not written"
+        )
     if step.range.step != 1:
         raise NotDone(f"{loop} does not count by one")
     cells = tuple(state.access for state in step.states)

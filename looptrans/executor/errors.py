@@ -121,6 +121,13 @@ EXECUTION_MISTAKES: tuple[type[ExecutionError], ...] = (
 )
 
 
+def numbers_from(low: int, end: int) -> str:
+    """Say which integers a range holds, for the remedy of one that lies outside."""
+    if low >= end:
+        return "at these sizes no integer lies in it; choose other sizes"
+    return f"give numbers from {low} to {end - 1}"
+
+
 class Trap(Exception):
     """A failure deep inside an expression, before it is known which statement it belongs to."""
 

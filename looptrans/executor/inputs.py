@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from looptrans.executor.contracts import check_contracts, check_sizes
-from looptrans.executor.errors import InputMismatch
+from looptrans.executor.errors import InputMismatch, numbers_from
 from looptrans.executor.random_inputs import make_arrays
 from looptrans.executor.sizes import Extent, Sizes
 from looptrans.ir.evaluate import Evaluator
@@ -208,7 +208,7 @@ def _check_ranges(
             raise InputMismatch(
                 f"{array.name}[{text}] is {values[cell]}, outside the declared range {low}:{high}",
                 array.span,
-                remedy=f"give numbers from {low} to {high - 1}",
+                remedy=numbers_from(low, high),
             )
 
 

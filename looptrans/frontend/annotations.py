@@ -78,7 +78,7 @@ def shape_of(annotation: ast.expr | None) -> Shape | None:
     extents: list[Index | None] = []
     for token in strings[0].split():
         text = token.lstrip("#?").rpartition("=")[2]
-        if text.startswith("*") or text == "...":
+        if (text.startswith("*") and text != "*") or text == "...":
             raise BadAnnotation(
                 f"the shape {strings[0]!r} leaves the number of dimensions open",
                 span_of(annotation),

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from looptrans.frontend.appearance import names_in
-from looptrans.ir.facts import Dependence
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
@@ -57,7 +56,7 @@ def distribute(program: Program, loop: str, *statements: str) -> Step:
     if statements:
         pieces = _cut(program, path, statements)
         return _distributed(name, program, path, pieces, loop)
-    found = _components(program, path)
+    found = _components(program, path) if len(path.loop.body) > 1 else [[0]]
     if isinstance(found, str):
         same = same_names(program, program)
         return Step(name, program, program, Verdict("unknown", reason=found), same)
@@ -149,32 +148,26 @@ def _one_piece(program: Program, path: LoopPath) -> NothingToDo:
 
 def _components(program: Program, path: LoopPath) -> list[list[int]] | str:
     """Return the children of a loop in groups that must stay together, or why that is unknown."""
-    from looptrans.analysis.api import dependences
+    from looptrans.analysis.api import edges_inside
+    from looptrans.analysis.budget import BudgetExceeded
 
-    report = dependences(program, witnesses=False)
-    if report.unknown:
-        return report.unknown
-    depth = len(loops_around(program, path.position))
+    try:
+        inside = edges_inside(program, len(loops_around(program, path.position)))
+    except BudgetExceeded as error:
+        return str(error)
     child = {
         label: number
         for number, node in enumerate(path.loop.body)
         for label in statements_in((node,))
     }
     edges = {
-        (child[d.source], child[d.sink])
-        for d in report.dependences
-        if d.source in child and d.sink in child and _is_inside(d, depth)
+        (child[source], child[sink]) for source, sink in inside if source in child and sink in child
     }
     used = [names_in((), (node,)) for node in path.loop.body]
     for name in path.loop.private:
         sharing = [number for number, names in enumerate(used) if name in names]
         edges |= {(one, other) for one in sharing for other in sharing}
     return _in_condensation_order(len(path.loop.body), edges)
-
-
-def _is_inside(dependence: Dependence, depth: int) -> bool:
-    """Tell whether a dependence runs inside one iteration of the loops around a depth."""
-    return all(direction == "=" for direction in dependence.direction[:depth])
 
 
 def _in_condensation_order(count: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
