@@ -32,7 +32,12 @@ def check_order(before: Program, after: Program, images: Images, *, tried: bool 
 
 
 def check_storage(
-    before: Program, after: Program, images: Images, *, created: bool = False
+    before: Program,
+    after: Program,
+    images: Images,
+    *,
+    created: bool = False,
+    tried: bool = True,
 ) -> Verdict:
     """Say whether a program that keeps values elsewhere may stand for the one it was made from.
 
@@ -46,10 +51,12 @@ def check_storage(
             it is a copy.
         created: Whether a read may get the first value of an array that is made in the same way in
             place of another one's.
+        tried: Whether a run may refute what is not known otherwise.
     """
     from looptrans.analysis.api import check_storage as judge
 
-    return _tried(judge(before, after, images, created=created), before, after)
+    verdict = judge(before, after, images, created=created)
+    return _tried(verdict, before, after) if tried else verdict
 
 
 def check_reduction(
