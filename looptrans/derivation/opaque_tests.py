@@ -7,7 +7,8 @@
     x = P[t, label[s]]            ->    x = a number, where nothing writes P
 
 What stands under such a condition then counts as done in any case: more reads must get the value
-they got before than really do, and nothing has to be known of the array.
+they got before than really do, and nothing has to be known of the array. A step that keeps the
+values of certain arrays elsewhere is shown on what touches those alone.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def with_tests_as_data(program: Program) -> Program:
 
 
 def about(program: Program, asked: Container[str]) -> Program:
-    """Return what touches certain arrays, for a step that leaves all else as it is, and in its order.
+    """Return what touches certain arrays, for a step that leaves all else as it is and in order.
 
     Of other arrays nothing is asked: what integer arrays choose of them is one cell, and so is what
     products of sizes do. Whatever else stands under an integer is a number.
