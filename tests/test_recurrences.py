@@ -272,19 +272,19 @@ def f(Q: Float[Array, "M*N E"], K: Float[Array, "M*N E"], V: Float[Array, "M*N D
 ### a mean by weights beside their largest so far, over a floor
 def f(Q: Float[Array, "B T D"], K: Float[Array, "B T D"],
       a: Float[Array, "B T"], F: Float[Array, "B T"]):
-    Y = zeros((B, T, D))
+    Y = zeros((B, T, D)); n = zeros((B, D))
     for b in range(B):
-        n = zeros(D); m = 0.0
+        m = 0.0
         for t in range(T):
             top = max(F[b, t] + m, a[b, t])
             p = exp(F[b, t] + m - top)
             w = exp(a[b, t] - top)
             for d in range(D):
-                n[d] = p * n[d] + w * K[b, t, d]
+                n[b, d] = p * n[b, d] + w * K[b, t, d]
             m = top
-            den = max(abs(sum(n[d] * Q[b, t, d] for d in range(D))), exp(-m))
+            den = max(abs(sum(n[b, d] * Q[b, t, d] for d in range(D))), exp(-m))
             for d in range(D):
-                Y[b, t, d] = n[d] / den
+                Y[b, t, d] = n[b, d] / den
     return Y
 """
 LISTINGS = dict(part.split("\n", 1) for part in ALL.split("### ")[1:])
