@@ -281,3 +281,29 @@ def test_a_number_of_a_head_does_not_bring_rows_and_keys_into_one_kernel() -> No
     """There are as many of both; what they share is the slope, and that is next to nothing."""
     kernels = emitted_with_backward(parse(Source("<listing>", SQUARE))).backward.kernels
     assert [stored(k) for k in kernels if dots(k.body)] == [("dQ",), ("dK", "dV")]
+
+
+SHARED_PART = """
+def f(Q: Float[Array, "M H E"], Z: Float[Array, "N C"], R: Float[Array, "N E"],
+      W: Float[Array, "H E C"]):
+    K = zeros((N, H, E)); O = zeros((M, H, E))
+    for j in range(N):
+        for h in range(H):
+            for e in range(E):
+                K[j, h, e] = sum(W[h, e, c] * Z[j, c] for c in range(C))
+    for i in range(M):
+        for h in range(H):
+            for j in range(N):
+                S = tanh(Q[i, h] @ K[j, h] + Q[i, h] @ R[j])
+                for e in range(E):
+                    O[i, h, e] += S * K[j, h, e]
+    return O
+"""
+
+
+def test_rows_of_each_head_and_rows_of_all_are_gathered_apart() -> None:
+    """Keys made before, with a part that heads share: no score is stored, and no head waits."""
+    kernels = emitted_with_backward(parse(Source("<listing>", SHARED_PART))).backward.kernels
+    (keys,) = [kernel for kernel in kernels if "dK" in stored(kernel)]
+    assert stored(keys) == ("dK_sum", "dK")
+    assert [dim.name for dim in keys.grid] == ["h", "j"]
