@@ -368,6 +368,20 @@ def test_chunks_of_rows_stay_chunks() -> None:
     assert [s.arguments for s in steps if s.kind == "state"] == [("S",)]
 
 
+def test_the_last_row_of_each_chunk_is_not_looked_for() -> None:
+    text = """
+def f(X: Float[Array, "T D"], w: Float[Array, "D"], L: Const):
+    assert T == C * L
+    y = zeros(C)
+    for c in range(C):
+        y[c] = sum(X[c * L + L - 1, d] * w[d] for d in range(D))
+    return y
+"""
+    found = text_of(backward(program(text)).program)
+    assert "range(0, T)" not in found
+    assert "dX[c * L + l, d] = dy[c] * w[d]" in found
+
+
 def test_states_are_kept_where_there_is_room() -> None:
     """A state for each query and key is more than attention has room for."""
     text = LISTINGS["attention to a matrix that fades"]
