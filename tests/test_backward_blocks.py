@@ -306,3 +306,27 @@ def test_rows_of_each_head_and_rows_of_all_are_gathered_apart() -> None:
     kernels = emitted_with_backward(parse(Source("<listing>", SHARED_PART))).backward.kernels
     (keys,) = [kernel for kernel in kernels if "dK" in stored(kernel)]
     assert [dim.name for dim in keys.grid] == ["h", "j"]
+
+
+WINDOWS = """
+def f(Q: Float[Array, "7*W E"], K: Float[Array, "7*W E"], V: Float[Array, "7*W D"]):
+    O = zeros((7 * W, D))
+    for w in range(W):
+        for i in range(7):
+            m = max(sum(Q[7 * w + i, e] * K[7 * w + j, e] for e in range(E)) for j in range(7))
+            l = 0.0
+            for j in range(7):
+                l += exp(sum(Q[7 * w + i, e] * K[7 * w + j, e] for e in range(E)) - m)
+            for j in range(7):
+                s = sum(Q[7 * w + i, e] * K[7 * w + j, e] for e in range(E))
+                for d in range(D):
+                    O[7 * w + i, d] += exp(s - m) / l * V[7 * w + j, d]
+    return O
+"""
+
+
+def test_a_number_for_each_row_of_each_window_is_kept() -> None:
+    """Of them there are as many as rows: delta worked out again looked for rows in all windows."""
+    kernels = emitted_with_backward(parse(Source("<listing>", WINDOWS))).backward.kernels
+    grids = [(stored(kernel), [dim.name for dim in kernel.grid]) for kernel in kernels]
+    assert grids == [((), ["w", "i"]), (("dQ",), ["w", "i"]), (("dK", "dV"), ["w", "j"])]
