@@ -281,3 +281,52 @@ def test_a_number_of_a_head_does_not_bring_rows_and_keys_into_one_kernel() -> No
     """There are as many of both; what they share is the slope, and that is next to nothing."""
     kernels = emitted_with_backward(parse(Source("<listing>", SQUARE))).backward.kernels
     assert [stored(k) for k in kernels if dots(k.body)] == [("dQ",), ("dK", "dV")]
+
+
+SHARED_PART = """
+def f(Q: Float[Array, "M H E"], Z: Float[Array, "N C"], R: Float[Array, "N E"],
+      W: Float[Array, "H E C"]):
+    K = zeros((N, H, E)); O = zeros((M, H, E))
+    for j in range(N):
+        for h in range(H):
+            for e in range(E):
+                K[j, h, e] = sum(W[h, e, c] * Z[j, c] for c in range(C))
+    for i in range(M):
+        for h in range(H):
+            for j in range(N):
+                S = tanh(Q[i, h] @ K[j, h] + Q[i, h] @ R[j])
+                for e in range(E):
+                    O[i, h, e] += S * K[j, h, e]
+    return O
+"""
+
+
+def test_rows_of_each_head_and_rows_of_all_are_gathered_apart() -> None:
+    """Keys made before, with a part that heads share: no score is stored, and no head waits."""
+    kernels = emitted_with_backward(parse(Source("<listing>", SHARED_PART))).backward.kernels
+    (keys,) = [kernel for kernel in kernels if "dK" in stored(kernel)]
+    assert [dim.name for dim in keys.grid] == ["h", "j"]
+
+
+WINDOWS = """
+def f(Q: Float[Array, "7*W E"], K: Float[Array, "7*W E"], V: Float[Array, "7*W D"]):
+    O = zeros((7 * W, D))
+    for w in range(W):
+        for i in range(7):
+            m = max(sum(Q[7 * w + i, e] * K[7 * w + j, e] for e in range(E)) for j in range(7))
+            l = 0.0
+            for j in range(7):
+                l += exp(sum(Q[7 * w + i, e] * K[7 * w + j, e] for e in range(E)) - m)
+            for j in range(7):
+                s = sum(Q[7 * w + i, e] * K[7 * w + j, e] for e in range(E))
+                for d in range(D):
+                    O[7 * w + i, d] += exp(s - m) / l * V[7 * w + j, d]
+    return O
+"""
+
+
+def test_a_number_for_each_row_of_each_window_is_kept() -> None:
+    """Of them there are as many as rows: delta worked out again looked for rows in all windows."""
+    kernels = emitted_with_backward(parse(Source("<listing>", WINDOWS))).backward.kernels
+    grids = [(stored(kernel), [dim.name for dim in kernel.grid]) for kernel in kernels]
+    assert grids == [((), ["w", "i"]), (("dQ",), ["w", "i"]), (("dK", "dV"), ["w", "j"])]

@@ -247,6 +247,45 @@ def f(X: Float[Array, "T M"], dt: Float[Array, "T M"], A: Float[Array, "M"],
                 g = exp(s[h, i] - s[h, j]) * sum(C[i, n] * B[j, n] for n in range(N)) * dt[j, h]
                 Y[i, h] += g * X[j, h]
     return Y
+### chunks of rows, by the state before them and among themselves
+def f(Q: Float[Array, "M*N E"], K: Float[Array, "M*N E"], V: Float[Array, "M*N D"],
+      a: Float[Array, "M*N"]):
+    S = zeros((M + 1, D, E)); O = zeros((M * N, D)); s = zeros(M * N)
+    for c in range(M):
+        for r in range(N):
+            s[c * N + r] = sum(a[c * N + t] for t in range(r + 1))
+    for c in range(M):
+        for r in range(N):
+            for d in range(D):
+                O[c * N + r, d] = exp(s[c * N + r]) * sum(
+                    Q[c * N + r, e] * S[c, d, e] for e in range(E)
+                )
+            for t in range(r + 1):
+                for d in range(D):
+                    O[c * N + r, d] += (Q[c * N + r] @ K[c * N + t]) * V[c * N + t, d]
+        for d in range(D):
+            for e in range(E):
+                S[c + 1, d, e] = exp(s[c * N + N - 1]) * S[c, d, e] + sum(
+                    K[c * N + r, e] * V[c * N + r, d] for r in range(N)
+                )
+    return O
+### a mean by weights beside their largest so far, over a floor
+def f(Q: Float[Array, "B T D"], K: Float[Array, "B T D"],
+      a: Float[Array, "B T"], F: Float[Array, "B T"]):
+    Y = zeros((B, T, D)); n = zeros((B, D))
+    for b in range(B):
+        m = 0.0
+        for t in range(T):
+            top = max(F[b, t] + m, a[b, t])
+            p = exp(F[b, t] + m - top)
+            w = exp(a[b, t] - top)
+            for d in range(D):
+                n[b, d] = p * n[b, d] + w * K[b, t, d]
+            m = top
+            den = max(abs(sum(n[b, d] * Q[b, t, d] for d in range(D))), exp(-m))
+            for d in range(D):
+                Y[b, t, d] = n[b, d] / den
+    return Y
 """
 LISTINGS = dict(part.split("\n", 1) for part in ALL.split("### ")[1:])
 
@@ -316,6 +355,31 @@ def f(X: Float[Array, "T D"], ok: Int[Array, "T", "0:2"]):
     return Y
 """
     assert states(program(text)) == []
+
+
+def test_chunks_of_rows_stay_chunks() -> None:
+    """No row is looked for in each of them, and states are handed on beside products of sizes."""
+    found = backward(
+        program(LISTINGS["chunks of rows, by the state before them and among themselves"])
+    )
+    assert "range(0, M * N)" not in text_of(found.program)
+    assert "dQ[c * N + r, t] = dQ[c * N + r, t] + " in text_of(found.program)
+    steps = derive(found.forward, "fold").steps
+    assert [s.arguments for s in steps if s.kind == "state"] == [("S",)]
+
+
+def test_the_last_row_of_each_chunk_is_not_looked_for() -> None:
+    text = """
+def f(X: Float[Array, "T D"], w: Float[Array, "D"], L: Const):
+    assert T == C * L
+    y = zeros(C)
+    for c in range(C):
+        y[c] = sum(X[c * L + L - 1, d] * w[d] for d in range(D))
+    return y
+"""
+    found = text_of(backward(program(text)).program)
+    assert "range(0, T)" not in found
+    assert "dX[c * L + l, d] = dy[c] * w[d]" in found
 
 
 def test_states_are_kept_where_there_is_room() -> None:

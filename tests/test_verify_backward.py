@@ -954,6 +954,15 @@ def scaled(X: Float[Array, "N"], a: Float[Array, "N"]):
     assert main(["verify", str(file), "--pass", "backward", *sizes]) == 0
 
 
+def test_a_gradient_of_0_is_no_number_where_autograd_overflows_elsewhere() -> None:
+    """In a recurrence that grows both do, and where first hangs on the order of products."""
+    found, exact = [np.nan, 1.0, 2.0], [0.0, 1.0, 2.0]
+    assert error_of(found, exact, [0.0, np.inf, 2.0], absolute=[0.0, 1.0, 2.0]).passed
+    assert not error_of(found, exact, [0.0, 1.0, 2.0], absolute=[0.0, 1.0, 2.0]).passed
+    apart = [3.0, 1.0, 2.0]
+    assert not error_of(apart, exact, [0.0, np.inf, 2.0], absolute=[0.0, 1.0, 2.0]).passed
+
+
 @pytest.mark.parametrize(
     "text",
     [

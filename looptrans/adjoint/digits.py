@@ -5,7 +5,8 @@
 
 Seen so, which iteration writes a cell, or reads one, is told from its subscripts. It is done for
 arrays each of whose subscripts in a dimension of extent G * R is of this form; a digit may be a
-number, a remainder, or an integer that is read and has a declared range.
+number, a remainder, an integer that is read and has a declared range, the last of a row, or what
+stays below another digit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from looptrans.adjoint.row_products import with_products_as_sums
 from looptrans.adjoint.views import Use, created, shaped
 from looptrans.adjoint.whole_digits import InTwo, Pair, joined_again, pairs_of
 from looptrans.frontend import parse
-from looptrans.ir.affine import is_same, simplified
+from looptrans.ir.affine import difference, is_same, simplified
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, variables, walk
 from looptrans.ir.listing import listing
@@ -159,7 +160,8 @@ def parted(listed: Program) -> Parted | None:
     def seen(access: Access, ranges: Mapping[str, Range]) -> Access:
         found: list[Subscript] = list(access.subscripts)
         for dimension, view in sorted(views.get(access.array, {}).items(), reverse=True):
-            index = access.indices[dimension]
+            index = access.subscripts[dimension]
+            assert not isinstance(index, Whole)
             each = _digits(index, view.extent, ranges, program.contracts, declared)
             digits = next(d for d in each if d.has_extents_of(view))
             found[dimension : dimension + 1] = [digits.high, digits.low]
@@ -213,17 +215,19 @@ def _view(program: Program, array: Array, dimension: int) -> Digits | None:
         return None
     ranges, declared = _ranges(program), _declared(program)
     uses = [
-        relation.access
+        relation.access.subscripts
         for place in placed(program)
         for relation in accesses(place.node)
         if relation.access.array == array.name
     ]
-    if not uses or any(use.rank or len(use.subscripts) != array.rank for use in uses):
+    if not uses or any(len(use) != array.rank for use in uses):
         return None
-    each = [
-        list(_digits(use.indices[dimension], extent, ranges, program.contracts, declared))
-        for use in uses
-    ]
+    each: list[list[Digits]] = []
+    for use in uses:
+        index = use[dimension]
+        if isinstance(index, Whole):
+            return None
+        each.append(list(_digits(index, extent, ranges, program.contracts, declared)))
     for first in each[0]:
         if all(any(first.has_extents_of(d) for d in other) for other in each):
             return first
@@ -253,7 +257,7 @@ def _digits(
     """Yield the ways to read a subscript as two digits."""
     extents = [extent, *_said_to_be(extent, contracts)]
     own: list[tuple[Index, Index]] = [
-        (Var(name), ranges[name].stop) for name in variables(index) if _is_digit(ranges, name)
+        (Var(name), stop) for name in variables(index) for stop in _stops(ranges, name)
     ]
     for part in dict.fromkeys(walk(index)):
         match part:
@@ -272,6 +276,11 @@ def _digits(
     if len(own) != 1:
         return
     ((digit, stop),) = own
+    # The first and the last of a row, which has one where it is looked at.
+    for radix in _quotients(extents, stop):
+        for low in (Int(0), simplified(Arith("-", radix, Int(1)))):
+            if is_same(index, _joined(digit, radix, low)):
+                yield Digits(digit, low, stop, radix, extent)
     for numbers in range(2, MOST_NUMBERS + 1):
         whole = simplified(Arith("*", Int(numbers), stop))
         if any(is_same(each, whole) for each in extents):
@@ -280,6 +289,18 @@ def _digits(
                     yield Digits(Int(number), digit, Int(numbers), stop, extent)
                 if is_same(index, _joined(digit, Int(numbers), Int(number))):
                     yield Digits(digit, Int(number), stop, Int(numbers), extent)
+
+
+def _quotients(extents: Iterable[Index], count: Index) -> Iterator[Index]:
+    """Yield what an extent is a multiple of that is written as the product with a count."""
+    for extent in extents:
+        match extent:
+            case Arith("*", left, right) if is_same(left, count):
+                yield right
+            case Arith("*", left, right) if is_same(right, count):
+                yield left
+            case _:
+                pass
 
 
 def _said_to_be(extent: Index, contracts: Iterable[Contract]) -> Iterator[Index]:
@@ -301,9 +322,26 @@ def _said_to_be(extent: Index, contracts: Iterable[Contract]) -> Iterator[Index]
                 pass
 
 
-def _is_digit(ranges: Mapping[str, Range], name: str) -> bool:
+def _stops(ranges: Mapping[str, Range], name: str) -> Iterator[Index]:
+    """Yield what a variable that is no less than 0 stays below."""
     own = ranges.get(name)
-    return own is not None and own.step == 1 and is_same(own.start, Int(0))
+    if own is None or own.step != 1 or not _is_natural(own.start, ranges):
+        return
+    yield own.stop
+    # for r in range(R): for s in range(r + 1)      s < R
+    for other in variables(own.stop):
+        ahead = difference(own.stop, Var(other))
+        if isinstance(ahead, Int) and ahead.value <= 1 and other != name:
+            yield from _stops(ranges, other)
+
+
+def _is_natural(index: Index, ranges: Mapping[str, Range]) -> bool:
+    """Tell whether a number, or a variable of a loop upwards and a number, is no less than 0."""
+    for name in variables(index):
+        own, more = ranges.get(name), difference(index, Var(name))
+        natural = own is not None and own.step == 1 and is_same(own.start, Int(0))
+        return natural and isinstance(more, Int) and more.value >= 0
+    return isinstance(index, Int) and index.value >= 0
 
 
 def _joined(high: Index, radix: Index, low: Index) -> Index:

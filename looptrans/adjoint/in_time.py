@@ -52,6 +52,7 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
         NotDifferentiated: None is found.
     """
     nests = tuple(each for nest in nests for each in rewritten((nest,), _ended))
+    nests = _waiting_less(nests, tied)
     touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
     zeros = tied.carried | _zeros(around)
     setting = [_set_before(nests, n, zeros) for n in range(len(nests))]
@@ -74,6 +75,51 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
         else:
             found.append(_running([nests[n] for n in members], tied, around))
     return found
+
+
+def _waiting_less(nests: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
+    """Return nests, taken apart where fewer of them wait for each other then.
+
+        for t: for a: u[t] += n[t, a]; w[t] += dn[t + 1, a]
+        for t: for a: dn[t, a] = u[t] + dn[t + 1, a]
+
+    Only u is waited for there, which waits for nothing.
+    """
+    several = _most_waiting(nests, tied)
+    if several < 2:
+        return nests
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Loop) or (isinstance(node, If) and not node.orelse):
+            return tuple(replace(node, body=part) for part in _independent(node.body, tied))
+        return (node,)
+
+    apart = tuple(each for nest in nests for each in rewritten((nest,), change))
+    return apart if _most_waiting(apart, tied) < several else nests
+
+
+def _most_waiting(nests: tuple[Node, ...], tied: Tied) -> int:
+    """Return how many nests wait for each other, at most."""
+    found = [_touched(tied.closed(_only_set(nest))) for nest in nests]
+    edges = _edges(found, [set() for _ in nests])
+    return max(map(len, groups(len(nests), edges)), default=0)
+
+
+def _independent(body: tuple[Node, ...], tied: Tied) -> list[tuple[Node, ...]]:
+    """Return the parts of a body of which none touches what another one writes."""
+    touches = [_both(tied.closed(node)) for node in body]
+    edges = [
+        pair
+        for n, one in enumerate(touches)
+        for m in range(n)
+        if _conflict(one, touches[m])
+        for pair in ((n, m), (m, n))
+    ]
+    return [tuple(body[n] for n in sorted(part)) for part in groups(len(body), edges)]
+
+
+def _both(node: Node) -> tuple[set[str], set[str]]:
+    return touched((node,), writes=False), touched((node,), writes=True)
 
 
 def _edges(

@@ -105,9 +105,32 @@ def _joined(first: Nest, second: Nest) -> Nest | None:
     moved = _with_names_of(first, second, second.loops)
     if moved is None or moved.conditions != first.conditions:
         return _joined_across(first, second)
+    if _gather_rows_apart(first, moved):
+        return None
     if not _share_work(first, moved) and not _is_worth_it(first, moved):
         return _joined_across(first, second)
     return _both(first, moved)
+
+
+def _gather_rows_apart(first: Nest, second: Nest) -> bool:
+    """Tell whether one of two nests gathers rows for each of what the other gathers rows over.
+
+    for j: for h: for i: dv[j, h, :] += …    and    for j: for h: for i: dkr[j, :] += …
+
+    As one nest h would run one iteration at a time, each with rows of dv of its own.
+    """
+    kept = [_kept(nest) for nest in (first, second)]
+    return all(kept) and kept[0] != kept[1]
+
+
+def _kept(nest: Nest) -> set[frozenset[str]]:
+    """Return for the rows that a nest gathers the loops that tell which one it is."""
+    loops = {g.variable for g in nest.loops}
+    return {
+        frozenset(loops & {n for index in u.target.indices for n in variables(index)})
+        for u in nest.updates
+        if u.adds and u.inner
+    }
 
 
 def _looks_up(nest: Nest) -> bool:

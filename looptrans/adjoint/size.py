@@ -19,7 +19,7 @@ from looptrans.adjoint.definitions import Definition, System
 from looptrans.algebra.cells import value_moved
 from looptrans.ir.affine import about, form_of
 from looptrans.ir.condition import Relation
-from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
+from looptrans.ir.index import Arith, Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
 from looptrans.ir.value import (
@@ -238,6 +238,20 @@ def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Ite
 
 
 def _counted(extents: tuple[Index, ...]) -> Counter[str]:
-    """Return extents, those of sizes give or take a few: states are one more than their steps."""
+    """Return extents, those of sizes give or take a few: states are one more than their steps.
+
+    Rows of windows of 7, of extent 7 * W, are as many as windows and 7 in two dimensions.
+    """
     forms = ((extent, form_of(extent)) for extent in extents)
-    return Counter(index_text(e if form.is_constant else about(e)) for e, form in forms)
+    each = (e if form.is_constant else about(e) for e, form in forms)
+    return Counter(index_text(factor) for extent in each for factor in _factors(extent))
+
+
+def _factors(extent: Index) -> Iterator[Index]:
+    """Yield what an extent is the product of."""
+    match extent:
+        case Arith("*", left, right):
+            yield from _factors(left)
+            yield from _factors(right)
+        case _:
+            yield extent

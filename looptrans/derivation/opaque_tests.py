@@ -7,17 +7,19 @@
     x = P[t, label[s]]            ->    x = a number, where nothing writes P
 
 What stands under such a condition then counts as done in any case: more reads must get the value
-they got before than really do, and nothing has to be known of the array.
+they got before than really do, and nothing has to be known of the array. A step that keeps the
+values of certain arrays elsewhere is shown on what touches those alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
 from looptrans.ir.condition import Condition, Data, Relation, conjunction, with_tests
 from looptrans.ir.index import Arith, Index, Int, Opaque, opaque_terms
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -27,9 +29,11 @@ from looptrans.ir.value import (
     IndexValue,
     Read,
     Select,
+    Subscript,
     Value,
+    Whole,
 )
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import accesses, touched
 
 
 def with_tests_as_data(program: Program) -> Program:
@@ -54,6 +58,49 @@ def with_tests_as_data(program: Program) -> Program:
         return (replace(node, values=tuple(replaced(v, number) for v in node.values)),)
 
     return replace(program, body=_body(rewritten(program.body, chosen)))
+
+
+def about(program: Program, asked: Container[str]) -> Program:
+    """Return what touches certain arrays, for a step that leaves all else as it is and in order.
+
+    Of other arrays nothing is asked: what integer arrays choose of them is one cell, and so is what
+    products of sizes do. Whatever else stands under an integer is a number.
+
+    Args:
+        program: The program, with any numbers for products (`with_any_products`).
+        asked: The arrays.
+    """
+    known = {array.name for array in program.arrays}
+
+    def merged(access: Access) -> Access:
+        own = (Int(0) if _is_opaque(each) else each for each in access.subscripts)
+        return access if access.array in asked else replace(access, subscripts=tuple(own))
+
+    def number(part: Value) -> Value | None:
+        match part:
+            case Read(access) if access.array not in known:
+                return Const(0.0)
+            case IndexValue(index) if opaque_terms(index):
+                return Const(0.0)
+            case _:
+                return None
+
+    def kept(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Assign():
+                if not any(relation.access.array in asked for relation in accesses(node)):
+                    return ()
+                return (replace(node, values=tuple(replaced(v, number) for v in node.values)),)
+            case Loop(body=()) | If(body=(), orelse=()):
+                return ()
+            case _:
+                return (node,)
+
+    return replace(program, body=with_accesses(rewritten(program.body, kept), merged))
+
+
+def _is_opaque(subscript: Subscript) -> bool:
+    return not isinstance(subscript, Whole) and bool(opaque_terms(subscript))
 
 
 def _body(body: tuple[Node, ...]) -> tuple[Node, ...]:

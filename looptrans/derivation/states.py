@@ -27,7 +27,7 @@ from itertools import count, pairwise
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.bodies import read_in
 from looptrans.derivation.handed import Handed, handed
-from looptrans.derivation.opaque_tests import with_tests_as_data
+from looptrans.derivation.opaque_tests import about, with_tests_as_data
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
 from looptrans.ir.condition import Relation, conjunction
@@ -40,6 +40,7 @@ from looptrans.ir.value import Access, Range, Read, Value
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out, placed
 from looptrans.transforms.accesses import sites_of
+from looptrans.transforms.any_products import with_any_products
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.naming import fresh_label, fresh_name
 from looptrans.transforms.nest import finished
@@ -118,8 +119,18 @@ class _Names:
 def _checked(program: Program, found: Handed, names: _Names) -> tuple[Program, Verdict]:
     made = _with_state(program, found, names, {})
     seen, then = with_tests_as_data(program), with_tests_as_data(made)
-    final, images = finished(then, same_names(seen, then))
-    return finished(made, same_names(program, made))[0], check_storage(seen, final, images)
+    pair = with_any_products(seen, then)
+    if pair is not None:
+        asked = {found.array.name, *names.all}
+        verdict = _judged(*(about(with_tests_as_data(each), asked) for each in pair), tried=False)
+    if pair is None or verdict.decision == "unknown":
+        verdict = _judged(seen, then)
+    return finished(made, same_names(program, made))[0], verdict
+
+
+def _judged(program: Program, made: Program, *, tried: bool = True) -> Verdict:
+    final, images = finished(made, same_names(program, made))
+    return check_storage(program, final, images, tried=tried)
 
 
 def _unwritten(program: Program, array: str, names: _Names) -> tuple[str, ...]:

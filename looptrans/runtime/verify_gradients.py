@@ -124,7 +124,11 @@ def compared_gradient(name: str, found: Values, expected: Expected, dtype: str) 
     if np.any(asked & overflown):
         # What overflows in float32 is no number there, though it be multiplied by 0 later, or be
         # infinite in float64 as well.
-        asked &= fits_float32(expected.plain(False), exact)
+        plain = expected.plain(False)
+        asked &= fits_float32(plain, exact)
+        # Which of two orders overflows in front of a 0 is luck, where autograd's does elsewhere.
+        if np.any(~np.isfinite(plain) & np.isfinite(exact)):
+            asked &= (exact != 0) | np.isfinite(found)
     skipped = int(np.count_nonzero(~asked))
     stray = asked & (exact == 0) & (found != 0)
     if stray.any():
