@@ -53,6 +53,7 @@ from looptrans.ir.condition import (
     Condition,
     is_data_dependent,
 )
+from looptrans.ir.creation import in_16_bits
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
@@ -425,12 +426,12 @@ class Writer:
             for node in program.body
             if isinstance(node, Declaration) and node.creation.element == "float32"
         }
+        short = in_16_bits(program)
         for name in self.saved:
             definition = self.system.definitions[name]
             shown = names.get(name, name)
-            kind = "Float" if name in self.sizes.outputs else "Float32"
-            if shown in precise:
-                kind = "Float32"
+            is_short = name in self.sizes.outputs or shown in short
+            kind = "Float" if is_short and shown not in precise else "Float32"
             arguments.append(f"{shown}: {self._annotation(definition.extents, kind)}")
         for output, name in incoming.items():
             extents = self.system.definitions[self.outputs[output]].extents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.arithmetic import both, conjuncts, mentions
@@ -64,6 +64,7 @@ class Builder(Scopes):
             unless they are quotients by what may be close to 0; else only where they are at most 1.
         rounded: Whether those of the statement that is being lowered are.
         exact: Arrays that are in float32 whatever the inputs are.
+        short: Arrays that have 16 bits whatever the inputs have, and their types.
         lengths: The parameters that are surely not below 0.
         loops: The loops over blocks around what is being lowered, with their places.
     """
@@ -76,6 +77,7 @@ class Builder(Scopes):
     rounding: Rounding | None = None
     rounded: bool = False
     exact: frozenset[str] = frozenset()
+    short: Mapping[str, str] = field(default_factory=dict)
     stops: dict[Dim, Expr | None] = field(default_factory=dict)
     loops: dict[Dim, Path] = field(default_factory=dict)
     known: dict[str, dict[Expr, float]] = field(default_factory=dict)

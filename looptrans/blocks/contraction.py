@@ -291,7 +291,7 @@ def _dot(
         elif is_short(b, right):
             held[1] = made_of(b, left_parts)
     if held[0] is not None and held[1] is not None:
-        left, right = in_type(b, left, held[0]), in_type(b, right, held[1])
+        left, right = _in_one_type(b, (left, right), (held[0], held[1]))
     elif held[0] is not None and is_rounded(b, right):
         left, right = in_type(b, left, held[0]), Cast(right, like=held[0])
     elif held[1] is not None and is_rounded(b, left):
@@ -323,6 +323,23 @@ def _dot(
                 return None
             left = _masked(b, left, conjunct)
     return Dot(left, right, rows, columns, over)
+
+
+def _in_one_type(b: Builder, operands: tuple[Expr, Expr], held: tuple[str, str]) -> list[Expr]:
+    """Return the operands that are elements of two arrays, in the type that both can have.
+
+    One of 16 bits that the listing asks for gives way to that of the inputs.
+    """
+    types = [b.short.get(array) for array in held]
+    if types[0] == types[1]:
+        return [in_type(b, each, array) for each, array in zip(operands, held, strict=True)]
+    if None not in types:
+        return [as_float(each) for each in operands]
+    like = held[types.index(None)]
+    return [
+        in_type(b, each, array) if array == like else Cast(as_float(each), like=like)
+        for each, array in zip(operands, held, strict=True)
+    ]
 
 
 def _masked(b: Builder, operand: Expr, conjunct: Expr) -> Expr:

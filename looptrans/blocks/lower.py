@@ -69,6 +69,7 @@ from looptrans.blocks.unseen import asked_by_row
 from looptrans.blocks.whole_arrays import whole
 from looptrans.derivation.step import Derivation
 from looptrans.ir.condition import is_of_indices
+from looptrans.ir.creation import in_16_bits
 from looptrans.ir.index import parameters
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Const, Create
@@ -135,6 +136,7 @@ class _Lowering:
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }
         self.exact = frozenset(a.name for a in self.program.arrays if self._dtype(a) == "float32")
+        self.short = in_16_bits(self.program)
         self.notes: list[str] = []
 
     def _dtype(self, array: Array) -> str | None:
@@ -313,6 +315,7 @@ class _Lowering:
             contracted=contracted,
             rounding=self.rounded,
             exact=self.exact,
+            short=self.short,
         )
         dims: list[Dim] = []
         for loop in loops:

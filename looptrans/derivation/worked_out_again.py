@@ -39,6 +39,7 @@ from looptrans.derivation.merged import merged
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import reread
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
+from looptrans.ir.creation import in_16_bits
 from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.monoids import MONOID_OF, OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
@@ -77,11 +78,7 @@ def _large(program: Program) -> set[str]:
 
 def _rounded(program: Program) -> list[str]:
     """Return the local arrays that are given 16 bits, in which what they are set to is rounded."""
-    return [
-        node.array
-        for node in program.body
-        if isinstance(node, Declaration) and node.creation.element in ("float16", "bfloat16")
-    ]
+    return list(in_16_bits(program))
 
 
 def in_several_nests(program: Program) -> tuple[str, ...]:

@@ -22,8 +22,7 @@ from looptrans.emit.listing import lowered
 from looptrans.emit.module import OWN, Part, written
 from looptrans.emit.refusal import NotInForm, Refused
 from looptrans.emit.together import groups_of
-from looptrans.ir.program import Declaration
-from looptrans.ir.walk import nodes
+from looptrans.ir.creation import in_16_bits
 from looptrans.version import __version__
 
 if TYPE_CHECKING:
@@ -194,16 +193,12 @@ def _module(
 
 
 def _typed(found: Backward) -> dict[str, str]:
-    """Return what comes back of outputs that have 16 bits whatever the inputs have, and its type.
+    """Return what comes back that has 16 bits whatever the inputs have, and its type.
 
-    They are outputs themselves, where they are saved, and their incoming gradients.
+    That is what is saved of such arrays, and the incoming gradients of such outputs.
     """
-    types = {
-        node.array: node.creation.element
-        for node in nodes(found.listing.body)
-        if isinstance(node, Declaration) and node.creation.element in ("float16", "bfloat16")
-    }
-    names = {name: name for name in found.listing.outputs}
+    types = in_16_bits(found.listing)
+    names = {name: name for name in (*found.listing.outputs, *(s.name for s in found.saved))}
     names |= {incoming: name for name, incoming in found.incoming.items()}
     return {name: own for name, output in names.items() if (own := types.get(output)) is not None}
 

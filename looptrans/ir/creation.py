@@ -15,6 +15,15 @@ def creation_of(program: Program, name: str) -> Create | None:
     return None
 
 
+def in_16_bits(program: Program) -> dict[str, str]:
+    """Return the arrays that have 16 bits whatever the inputs have, and the type of each."""
+    return {
+        node.array: node.creation.element
+        for node in nodes(program.body)
+        if isinstance(node, Declaration) and node.creation.element in ("float16", "bfloat16")
+    }
+
+
 def first_value(creation: Create) -> Value | None:
     """Return what every cell of a new array holds; None where that is not said."""
     match creation:

@@ -312,7 +312,7 @@ class _Session:
             return once_rounded(result[name], element_type(self.program, name, dtype))
 
         errors: list[OutputError] = []
-        is_rounded = dtype != "float32" and rounds_operands(self.program, dtype)
+        is_rounded = rounds_operands(self.program, dtype)
         for name in output_names(self.program):
             held = {**arguments, **outputs}[name]
             kept = str(element_type(self.program, name, dtype)).removeprefix("torch.")

@@ -23,6 +23,7 @@ from looptrans.algebra.values import ONE, divide, multiply
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.condition import Data
+from looptrans.ir.creation import in_16_bits
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Binary, Call, Compare, Const, Read, Reduce, Select, Value, walk_value
@@ -238,6 +239,11 @@ class HandedOver:
             result = run_nearby(reference, self.inputs, draw)[name]
             return number(name, once_rounded(result, self.saved[name].dtype))
 
+        def rounded(name: str, draw: int) -> Values:
+            result = run_rounded(reference, self.inputs, self.dtype, draw)[name]
+            return number(name, once_rounded(result, self.saved[name].dtype))
+
+        is_stored = bool(in_16_bits(reference.program))
         return all(
             compared(
                 name,
@@ -247,6 +253,7 @@ class HandedOver:
                 self.dtype,
                 always_plain=False,
                 nearby=functools.partial(nearby, name),
+                rounded=functools.partial(rounded, name) if is_stored else None,
             ).passed
             for name in others
         )
@@ -276,7 +283,14 @@ def _logarithms(program: Program) -> frozenset[str]:
 
 
 def rounds_operands(program: Program, dtype: str) -> bool:
-    """Tell whether a sum multiplies an input with what is rounded to its type before."""
+    """Tell whether a sum multiplies an input with what is rounded to its type before.
+
+    So is what a listing asks for in 16 bits, whatever the type of the inputs.
+    """
+    if _stored(program) != program:
+        return True
+    if dtype == "float32":
+        return False
     made = with_rounded_operands(program, dtype)
     for one, other in zip(nodes(program.body), nodes(made.body), strict=True):
         if isinstance(one, Assign) and one != other:
@@ -299,8 +313,10 @@ def run_rounded(reference: Reference, inputs: Inputs, dtype: str, number: int) -
         number: What operands are multiplied with before they are rounded, and divided by after: a
             kernel may round weights before they are divided by their sum.
     """
-    program = with_rounded_operands(reference.program, dtype, 1.0 + number / ROUNDINGS)
-    return reference_of(program).run(inputs, "float32")
+    program = reference.program
+    if dtype != "float32":
+        program = with_rounded_operands(program, dtype, 1.0 + number / ROUNDINGS)
+    return reference_of(_stored(program)).run(inputs, "float32")
 
 
 def with_rounded_operands(
@@ -395,6 +411,24 @@ def with_rounded_operands(
         return (node,)
 
     return replace(program, body=rewritten(program.body, rounded))
+
+
+def _stored(program: Program) -> Program:
+    """Return a program in which other statements read arrays of 16 bits as they are stored."""
+    types = in_16_bits(program)
+
+    def each(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign):
+            return (node,)
+        own = {target.array for target in node.targets}
+
+        def change(part: Value) -> Value | None:
+            name = part.access.array if isinstance(part, Read) else ""
+            return Call(types[name], (part,)) if name in types.keys() - own else None
+
+        return (replace(node, values=tuple(replaced(v, change) for v in node.values)),)
+
+    return replace(program, body=rewritten(program.body, each)) if types else program
 
 
 def _operands(
