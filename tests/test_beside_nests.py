@@ -226,5 +226,5 @@ def filled(x: Float[Array, "N C"], t: float):
             y[i, c] += x[i, c]
     return y
 """
-    with pytest.raises(Refused, match="filled with u"):
+    with pytest.raises(Refused, match=r"S2 makes an array where it stands, full\(\(N, C\), u\)"):
         lowered(program(text))

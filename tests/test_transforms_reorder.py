@@ -473,6 +473,22 @@ def test_reverse_is_legal_where_the_loop_carries_nothing() -> None:
     assert reverse(read(STENCIL), "j").verdict.decision == "legal"
 
 
+def test_what_a_creation_is_filled_with_is_read_there() -> None:
+    text = """
+        def f(x, N, M):
+            s = 0.0
+            for i in range(N):
+                s = x[i]
+            b = full(M, s)
+            for j in range(M):
+                b[j] = b[j] + x[j]
+            return b
+        """
+    step = reverse(read(dedent(text)), "i")
+    assert step.verdict.decision == "illegal"
+    replay(step)
+
+
 # skew
 
 

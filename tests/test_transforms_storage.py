@@ -654,6 +654,16 @@ def test_what_cannot_be_expanded() -> None:
     outside = expand(parallelize(read(PRIVATE_OUTSIDE), "i").after, "t", "i")
     assert outside.verdict.decision == "legal"
     assert "S1 uses it outside" in refusal(expand, read(PRIVATE_OUTSIDE), "t", "j")
+    elsewhere = """
+        def f(b, c, N):
+            for i in range(N):
+                b[i] = 1.0
+            for k in range(N):
+                private: t
+                t = b[k]
+                c[k] = t
+        """
+    assert "S2 uses it outside" in refusal(expand, read(elsewhere), "t", "i")
 
 
 PRIVATE_OUTSIDE = """

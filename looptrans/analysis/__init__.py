@@ -1,7 +1,7 @@
 """isl facts: dependences, the graph and its components, loop verdicts, claims.
 
 asked from outside        api, kept_flow, budget, annotate, explanation, statements
-a program as isl sees it  model, normal, linear, digits, constraints, formula, polyhedra,
+a program as isl sees it  model, shapes, normal, linear, digits, constraints, formula, polyhedra,
                           instances, inequalities
 dependences               dependences, relation, flow, accessed, last_writers, dataflow, decided,
                           truths, pieces, witness, sources

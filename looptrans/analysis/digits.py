@@ -23,6 +23,7 @@ import islpy as isl
 from looptrans.analysis.constraints import has_terms, plain_constraints, split
 from looptrans.analysis.formula import Notation, conjunction
 from looptrans.analysis.normal import Normalizer
+from looptrans.analysis.shapes import Shapes
 from looptrans.ir.affine import Form, index_of
 from looptrans.ir.condition import Condition, Relation, Some, walk_condition
 from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Param, Var, opaque_terms, parameters
@@ -35,7 +36,6 @@ T = TypeVar("T")
 Product: TypeAlias = tuple[str, ...]
 Unit: TypeAlias = tuple[int, Product]
 Multiples: TypeAlias = dict[Product, Form]
-Shapes: TypeAlias = dict[str, tuple[Index | None, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,34 +1,57 @@
 """The value-based flow of programs that are much alike, as the steps of a derivation are.
 
 What a read of A gets is decided by the statements that access A, the loops and guards around them,
-and by what writes the data that those guards test. Where these are the same in two programs, the
-flow over A is the same, and is found once. All of it is asked of whole programs; nothing is left
-out of what the analysis sees.
+by what writes the data that those guards test, and by what is known of sizes and of integers: the
+extents of all arrays, which are not negative, the declared ranges of values, and the contracts.
+Where these are the same in two programs, the flow over A is the same, and is found once. All of it
+is asked of whole programs; nothing is left out of what the analysis sees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeAlias
 
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
+from looptrans.analysis.shapes import Shapes, shapes_of
 from looptrans.analysis.statements import statement_facts
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import Dependence, DependenceReport
+from looptrans.ir.index import Index
 from looptrans.ir.listing import contract_text
-from looptrans.ir.program import Array, Assign, Barrier, Contract, If, Node, Parameter, Program
+from looptrans.ir.program import Assign, Barrier, Contract, If, Node, Parameter, Program
 from looptrans.ir.rewrite import with_blocks
 from looptrans.ir.value import Read, data_of, walk_value
 from looptrans.ir.walk import Placed, accesses, inner_bodies, placed
 
-Key: TypeAlias = tuple[
-    str, tuple[Node, ...], tuple[Array, ...], tuple[Parameter, ...], tuple[Contract, ...]
-]
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """All that decides on the flow over an array.
+
+    Attributes:
+        array: The array.
+        body: What is left of the program without the statements that say nothing of it.
+        shapes: The extents of the arrays that these access.
+        extents: The extents of all arrays, which are not negative.
+        ranges: The declared ranges of values, by array.
+        parameters: The parameters.
+        contracts: The contracts.
+    """
+
+    array: str
+    body: tuple[Node, ...]
+    shapes: tuple[tuple[str, tuple[Index | None, ...]], ...]
+    extents: frozenset[Index | None]
+    ranges: tuple[tuple[str, tuple[Index, Index]], ...]
+    parameters: tuple[Parameter, ...]
+    contracts: tuple[Contract, ...]
+
+
 MOST = 4096
-_known: dict[Key, tuple[Dependence, ...]] = {}
+_known: dict[_Key, tuple[Dependence, ...]] = {}
 
 
 @lru_cache(maxsize=8)
@@ -81,7 +104,7 @@ def _here(each: Dependence, places: dict[str, Placed]) -> Dependence:
     return each if line == each.carried_line else replace(each, carried_line=line)
 
 
-def _keys(program: Program) -> dict[str, Key]:
+def _keys(program: Program) -> dict[str, _Key]:
     """Return what decides on the flow over each array that is written."""
     touched: dict[str, dict[str, None]] = {}
     tested: dict[str, set[str]] = {}
@@ -93,7 +116,8 @@ def _keys(program: Program) -> dict[str, Key]:
         tested[place.label] = set().union(*map(_tested, place.conditions))
         if any(relation.is_may for relation in relations):
             tested[place.label] |= touched[place.label].keys()
-    return {array: _key(program, array, touched, tested) for array in written}
+    shapes = shapes_of(program)
+    return {array: _key(program, array, touched, tested, shapes) for array in written}
 
 
 def _tested(condition: Condition) -> set[str]:
@@ -107,14 +131,23 @@ def _key(
     array: str,
     touched: dict[str, dict[str, None]],
     tested: dict[str, set[str]],
-) -> Key:
+    shapes: Shapes,
+) -> _Key:
     arrays, known = {array}, set[str]()
     while arrays != known:
         known = set(arrays)
         labels = {label for label, names in touched.items() if names.keys() & known}
         arrays |= set().union(*(tested[label] for label in labels))
-    declared = tuple(each for each in program.arrays if each.name in arrays)
-    return (array, _only(program.body, labels), declared, program.parameters, program.contracts)
+    accessed = {name for label in labels for name in touched[label]}
+    return _Key(
+        array,
+        _only(program.body, labels),
+        tuple((name, shape) for name, shape in shapes.items() if name in accessed),
+        frozenset(extent for shape in shapes.values() for extent in shape),
+        tuple((a.name, a.value_range) for a in program.arrays if a.value_range is not None),
+        program.parameters,
+        program.contracts,
+    )
 
 
 def _only(body: Iterable[Node], labels: set[str]) -> tuple[Node, ...]:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from looptrans.analysis.digits import Layout, Shapes, in_digits
+from looptrans.analysis.digits import Layout, in_digits
 from looptrans.analysis.formula import Notation, conjunction
 from looptrans.analysis.normal import Normalizer, not_negative
+from looptrans.analysis.shapes import Shapes, shapes_of
 from looptrans.ir.condition import Condition, Relation, approximated, parts_of, walk_condition
 from looptrans.ir.condition import conjunction as both
 from looptrans.ir.index import Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
-from looptrans.ir.program import Assign, Contract, Loop, Program
-from looptrans.ir.value import WHOLE, Generator, Range, Read, Subscript, Value, Whole, walk_value
+from looptrans.ir.program import Contract, Loop, Program
+from looptrans.ir.value import WHOLE, Generator, Range, Subscript, Whole
 from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
 
 
@@ -164,7 +165,7 @@ class Model:
     context: str
     normalizer: Normalizer
     contracts: tuple[Contract, ...] = ()
-    shapes: dict[str, tuple[Index | None, ...]] = field(default_factory=dict)
+    shapes: Shapes = field(default_factory=dict)
     value_ranges: dict[str, tuple[Index, Index]] = field(default_factory=dict)
     contents: Contents = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()
@@ -211,7 +212,7 @@ def build_model(
     )
     shapes = {
         name: tuple(None if extent is None else normal.index(extent) for extent in shape)
-        for name, shape in _shapes(program).items()
+        for name, shape in shapes_of(program).items()
     }
     stated = program.contracts if contracts is None else contracts
     found, shapes, layouts = in_digits(found, shapes, normal, written)
@@ -328,44 +329,10 @@ def _owner(access: AccessModel) -> tuple[int, ...] | None:
     return None
 
 
-def _shapes(program: Program) -> dict[str, tuple[Index | None, ...]]:
-    """Return the extents of every array; a local row has those of the rows it is made from."""
-    shapes = {array.name: array.shape for array in program.arrays}
-    changed = True
-    while changed:
-        changed = False
-        for place in placed(program):
-            node = place.node
-            if not isinstance(node, Assign):
-                continue
-            for number, target in enumerate(node.targets):
-                if (
-                    target.indices
-                    or None not in shapes[target.array]
-                    or len(target.subscripts) != 1
-                ):
-                    continue
-                value = node.values[min(number, len(node.values) - 1)]
-                extent = _row_extent(value, shapes)
-                if extent is not None:
-                    shapes[target.array] = (extent,)
-                    changed = True
-    return shapes
-
-
-def _row_extent(value: Value, shapes: dict[str, tuple[Index | None, ...]]) -> Index | None:
-    for inner in walk_value(value):
-        if isinstance(inner, Read) and inner.access.rank == 1:
-            access = inner.access
-            place = next(n for n, s in enumerate(access.subscripts) if isinstance(s, Whole))
-            return shapes[access.array][place]
-    return None
-
-
 def _mentioned(
     statements: tuple[StatementModel, ...],
     found: tuple[AccessModel, ...],
-    shapes: dict[str, tuple[Index | None, ...]],
+    shapes: Shapes,
 ) -> dict[int, frozenset[str]]:
     indices: dict[int, list[Index]] = {statement.number: [] for statement in statements}
     for statement in statements:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from looptrans.blocks.program import NotLowered
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Param, Var
+from looptrans.ir.listing import value_text
 from looptrans.ir.monoids import Folding
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
@@ -19,6 +20,7 @@ from looptrans.ir.value import (
     Access,
     Binary,
     Call,
+    Create,
     Generator,
     Range,
     Read,
@@ -78,6 +80,10 @@ class _Writer:
                 return node
 
     def _assign(self, node: Assign) -> Node:
+        for value in node.values:
+            if isinstance(value, Create):
+                made = f"{node.label} makes an array where it stands, {value_text(value)}"
+                raise NotLowered(f"{made}; kernels have those made before the nest", node.label)
         values = tuple(replaced(value, self._number) for value in node.values)
         ranks = {target.rank for target in node.targets}
         if ranks == {0}:

@@ -29,8 +29,10 @@ from looptrans.ir.value import (
     Call,
     Compare,
     Create,
+    Read,
     Value,
     rank_of,
+    walk_value,
 )
 
 
@@ -214,7 +216,10 @@ class Assignments:
     # Targets
 
     def _creates(self, target: ast.expr, create: Create, value: ast.expr) -> bool:
-        """Note what a creation makes; tell whether it declares a new array before the nest."""
+        """Note what a creation makes; tell whether it declares a new array before the nest.
+
+        What is filled with a number that the nest computes is not there before it.
+        """
         name = dotted(target)
         if name is None:
             return False
@@ -226,7 +231,9 @@ class Assignments:
         again = name in self._created or scope.is_set(name)
         self.names.arrays[name] = created(array, create, value, again=again)
         self._created.add(name)
-        if again or scope.depth:
+        computed = self.names.assigned | self.names.assigned_elements
+        filled = any(isinstance(v, Read) and v.access.array in computed for v in walk_value(create))
+        if again or scope.depth or filled:
             return False
         scope.now_set(name, None)
         return True

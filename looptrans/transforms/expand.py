@@ -18,7 +18,6 @@ from looptrans.transforms.accesses import (
     require_no_index,
     require_one_kind,
     sites_of,
-    sites_outside,
 )
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.extents import (
@@ -128,7 +127,8 @@ def _require_expandable(program: Program, array: Array, paths: tuple[LoopPath, .
             remedy=f"use a local, and copy it to {name} at the end",
         )
     for path in paths:
-        outside = sites_outside(program, name, path.position)
+        # Private copies of another loop would have the dimension as well.
+        outside = [site for site in sites if path.position not in site.place.loop_positions]
         if outside:
             loop = loop_name(program, path.position)
             raise TransformError(
