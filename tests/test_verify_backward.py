@@ -67,7 +67,8 @@ from looptrans.runtime.verify_backward import (  # noqa: E402
 )
 from looptrans.runtime.verify_divided import asked_for  # noqa: E402
 from looptrans.runtime.verify_gradients import Expected, compared_gradient  # noqa: E402
-from looptrans.runtime.verify_handed_over import HandedOver, with_rounded_operands  # noqa: E402
+from looptrans.runtime.verify_handed_over import HandedOver  # noqa: E402
+from looptrans.runtime.verify_rounded import with_rounded_operands  # noqa: E402
 
 
 def program_of(text: str) -> Program:

@@ -44,7 +44,6 @@ from looptrans.runtime.verify_call import (
 )
 from looptrans.runtime.verify_divided import asked_for
 from looptrans.runtime.verify_errors import compared
-from looptrans.runtime.verify_handed_over import rounds_operands, run_rounded
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
 from looptrans.runtime.verify_memory import (
     ODD_LAYOUTS,
@@ -55,6 +54,7 @@ from looptrans.runtime.verify_memory import (
     to_tensor,
 )
 from looptrans.runtime.verify_nearby import run_nearby
+from looptrans.runtime.verify_rounded import rounds_operands, run_rounded
 from looptrans.runtime.verify_sizes import SizeSet, said_of, size_sets
 
 DTYPES = ("float32", "float16", "bfloat16")

@@ -44,10 +44,11 @@ from looptrans.runtime.verify_differences import (
 from looptrans.runtime.verify_divided import asked_for
 from looptrans.runtime.verify_errors import compared
 from looptrans.runtime.verify_gradients import Expected, compared_gradient
-from looptrans.runtime.verify_handed_over import HandedOver, rounds_operands, run_rounded
+from looptrans.runtime.verify_handed_over import HandedOver
 from looptrans.runtime.verify_inputs import InputKind
 from looptrans.runtime.verify_memory import Guarded, to_array, to_tensor
 from looptrans.runtime.verify_nearby import neighbours, roundings_of, run_nearby
+from looptrans.runtime.verify_rounded import rounds_operands, run_rounded
 
 Values: TypeAlias = np.ndarray[Any, Any]
 
