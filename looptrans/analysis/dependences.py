@@ -16,7 +16,7 @@ from looptrans.analysis.opaque import opaque_dependences
 from looptrans.analysis.pieces import Counts, Piece, carriers_of, pieces_of
 from looptrans.analysis.polyhedra import context_set
 from looptrans.analysis.relation import Relation, Supposed, Uncovered
-from looptrans.analysis.statements import statement_facts
+from looptrans.analysis.statements import reported
 from looptrans.analysis.subscripts import negative_subscripts
 from looptrans.analysis.supposed import with_supposed_elements
 from looptrans.analysis.witness import TRIED_SIZES, smallest_pair
@@ -32,7 +32,6 @@ from looptrans.ir.facts import (
 )
 from looptrans.ir.index import Arith, Index, Param, walk
 from looptrans.ir.index import parameters as parameters_in
-from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract, Loop, Program
 from looptrans.ir.verdict import Assignment, Witness
 
@@ -433,14 +432,7 @@ def dependence_report(
                 dependence = replace(dependence, instances=_instances(analysis, found, at))
             if dependence is not None:
                 listed.append(dependence)
-    return DependenceReport(
-        program.name,
-        tuple(p.name for p in program.parameters if p.is_integer),
-        statement_facts(program),
-        tuple(listed),
-        tuple(contract_text(contract) for contract in program.contracts),
-        warnings=negative_subscripts(analysis.model) if witnesses else (),
-    )
+    return reported(program, listed, negative_subscripts(analysis.model) if witnesses else ())
 
 
 def dependence_fact(

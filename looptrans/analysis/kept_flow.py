@@ -16,14 +16,12 @@ from functools import lru_cache
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.analysis.shapes import Shapes, shapes_of
-from looptrans.analysis.statements import statement_facts
-from looptrans.ir.condition import Condition
+from looptrans.analysis.statements import reported
 from looptrans.ir.facts import Dependence, DependenceReport
 from looptrans.ir.index import Index
-from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Assign, Barrier, Contract, If, Node, Parameter, Program
 from looptrans.ir.rewrite import with_blocks
-from looptrans.ir.value import Read, data_of, walk_value
+from looptrans.ir.value import arrays_tested
 from looptrans.ir.walk import Placed, accesses, inner_bodies, placed
 
 
@@ -51,6 +49,7 @@ class _Key:
 
 
 MOST = 4096
+"""How many arrays' flows are kept before all are forgotten."""
 _known: dict[_Key, tuple[Dependence, ...]] = {}
 
 
@@ -86,13 +85,7 @@ def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceRepo
     order = {array.name: number for number, array in enumerate(program.arrays)}
     found = [_here(each, places) for key in keys.values() for each in _known[key]]
     found.sort(key=lambda each: (numbers[each.source], numbers[each.sink], order[each.array]))
-    return DependenceReport(
-        program.name,
-        tuple(parameter.name for parameter in program.parameters if parameter.is_integer),
-        statement_facts(program),
-        tuple(found),
-        tuple(contract_text(contract) for contract in program.contracts),
-    )
+    return reported(program, found)
 
 
 def _here(each: Dependence, places: dict[str, Placed]) -> Dependence:
@@ -113,17 +106,11 @@ def _keys(program: Program) -> dict[str, _Key]:
         relations = accesses(place.node)
         touched[place.label] = dict.fromkeys(relation.access.array for relation in relations)
         written |= dict.fromkeys(r.access.array for r in relations if r.is_write)
-        tested[place.label] = set().union(*map(_tested, place.conditions))
+        tested[place.label] = set().union(*map(arrays_tested, place.conditions))
         if any(relation.is_may for relation in relations):
             tested[place.label] |= touched[place.label].keys()
     shapes = shapes_of(program)
     return {array: _key(program, array, touched, tested, shapes) for array in written}
-
-
-def _tested(condition: Condition) -> set[str]:
-    """Return the arrays whose values a condition depends on."""
-    parts = (part for value in data_of(condition) for part in walk_value(value))
-    return {part.access.array for part in parts if isinstance(part, Read)}
 
 
 def _key(

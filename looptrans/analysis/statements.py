@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from looptrans.ir.facts import StatementFact
-from looptrans.ir.listing import assign_text, if_text
+from collections.abc import Iterable
+
+from looptrans.ir.facts import Dependence, DependenceReport, StatementFact
+from looptrans.ir.listing import assign_text, contract_text, if_text
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.walk import placed
 
@@ -20,4 +22,24 @@ def statement_facts(program: Program) -> tuple[StatementFact, ...]:
         )
         for place in placed(program)
         for node in (place.node,)
+    )
+
+
+def reported(
+    program: Program, found: Iterable[Dependence], warnings: tuple[str, ...] = ()
+) -> DependenceReport:
+    """Return dependences as a report of a program shows them.
+
+    Args:
+        program: The program.
+        found: All that were asked for, sorted.
+        warnings: Things worth pointing out.
+    """
+    return DependenceReport(
+        program.name,
+        tuple(parameter.name for parameter in program.parameters if parameter.is_integer),
+        statement_facts(program),
+        tuple(found),
+        tuple(contract_text(contract) for contract in program.contracts),
+        warnings=warnings,
     )

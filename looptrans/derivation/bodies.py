@@ -31,7 +31,7 @@ from looptrans.ir.value import (
     Read,
     Real,
     Value,
-    data_of,
+    arrays_tested,
     rank_of,
     walk_value,
 )
@@ -93,7 +93,7 @@ def kept_of(body: tuple[Node, ...], condition: Condition | None) -> Kept:
         found = _under(body[first - 1])
         if found is None or found[0] != condition:
             break
-        if _data_arrays(condition) & written_in(found[1]):
+        if arrays_tested(condition) & written_in(found[1]):
             break
         inside = (*found[1], *inside)
         first -= 1
@@ -163,7 +163,7 @@ def rest_of(
 
     def drop(node: Node) -> bool:
         if isinstance(node, If) and node.label is not None:
-            return bool(_data_arrays(node.condition) & targets)
+            return bool(arrays_tested(node.condition) & targets)
         return isinstance(node, Assign) and node.label in gone
 
     body = without(iteration.loop.body, drop)
@@ -226,15 +226,6 @@ def plain(value: Value, iteration: Iteration) -> Value:
         return None
 
     return replaced(value, change)
-
-
-def _data_arrays(condition: Condition) -> set[str]:
-    return {
-        part.access.array
-        for value in data_of(condition)
-        for part in walk_value(value)
-        if isinstance(part, Read)
-    }
 
 
 def _require_one_value(iteration: Iteration, gone: set[str]) -> None:

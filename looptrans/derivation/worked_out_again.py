@@ -76,11 +76,6 @@ def _large(program: Program) -> set[str]:
     } - set(program.outputs)
 
 
-def _rounded(program: Program) -> list[str]:
-    """Return the local arrays that are given 16 bits, in which what they are set to is rounded."""
-    return list(in_16_bits(program))
-
-
 def in_several_nests(program: Program) -> tuple[str, ...]:
     """Return the local arrays of several dimensions that are changed, or read, in other nests.
 
@@ -244,7 +239,7 @@ class _Writer:
         program = self.program
         if set(self.reading.outputs) != set(program.outputs):
             raise NotDone("no large array is handed to another nest that need not be kept")
-        for array in _rounded(program):
+        for array in in_16_bits(program):
             if self.is_gone(array):
                 raise NotDone(f"{array} rounds what it is set to")
         once = [

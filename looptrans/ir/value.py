@@ -241,6 +241,16 @@ def walk_value(value: Value) -> Iterator[Value]:
         waiting += reversed(value_children(part))
 
 
+def arrays_tested(condition: Condition) -> set[str]:
+    """Return the arrays and scalars whose values a condition depends on."""
+    return {
+        part.access.array
+        for value in data_of(condition)
+        for part in walk_value(value)
+        if isinstance(part, Read)
+    }
+
+
 def rank_of(value: Value) -> int:
     """Return 0 for a number, 1 for a row, more for what only a creation makes."""
     match value:
