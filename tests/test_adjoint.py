@@ -17,8 +17,8 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.derived import Backward
+from looptrans.adjoint.equations.sums import Term, _orders, canonical
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.sums import Term, _orders, canonical
 from looptrans.analysis import api
 from looptrans.executor import execute, prepare
 from looptrans.frontend import parse

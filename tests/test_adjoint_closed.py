@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.closing import closings
 from looptrans.adjoint.derived import Backward
-from looptrans.adjoint.read import read
+from looptrans.adjoint.reading.closing import closings
+from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of

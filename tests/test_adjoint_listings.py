@@ -12,7 +12,7 @@ from looptrans.adjoint import backward as deriving
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.hanging import hangs_on_extreme
-from looptrans.adjoint.picking import with_picks_added
+from looptrans.adjoint.normalizing.picking import with_picks_added
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import assign_text, index_text

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.adjoint import pulling
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.derivatives import used_derivatives
+from looptrans.adjoint.sweep import pulling
+from looptrans.adjoint.sweep.derivatives import used_derivatives
 from looptrans.algebra.certificate import digest
 from looptrans.algebra.derivatives import SMOOTH, is_derivative
 from looptrans.analysis.kept_flow import flow_of

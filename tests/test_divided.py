@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looptrans.adjoint.divided import with_weights_divided
+from looptrans.adjoint.rewriting.divided import with_weights_divided
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute
 from tests.analysis import program

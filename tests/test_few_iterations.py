@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looptrans.adjoint.few_iterations import with_few_iterations
+from looptrans.adjoint.rewriting.few_iterations import with_few_iterations
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute
 from looptrans.ir.listing import listing as text_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from looptrans.adjoint.gathered import with_sums_gathered
+from looptrans.adjoint.rewriting.gathered import with_sums_gathered
 from looptrans.blocks.ops import ElementLoop, ops_in
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from looptrans.adjoint.guarded_cells import with_guarded_cells
+from looptrans.adjoint.rewriting.guarded_cells import with_guarded_cells
 from looptrans.cli.main import main
 from looptrans.executor import execute
 from looptrans.ir.listing import listing as text_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.order import with_rows_from_0
+from looptrans.adjoint.rewriting.order import with_rows_from_0
 from looptrans.ir.listing import listing
 from tests.analysis import program
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looptrans.adjoint.last_terms import with_last_terms_ahead
+from looptrans.adjoint.rewriting.last_terms import with_last_terms_ahead
 from looptrans.derivation.derive import derive
 from looptrans.derivation.saved import recheck, saved
 from looptrans.executor import execute, prepare

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.order import with_loops_outward, with_numbers_inward, with_numbers_to_rows
-from looptrans.adjoint.simpler import ORDER, simpler
+from looptrans.adjoint.rewriting.order import (
+    with_loops_outward,
+    with_numbers_inward,
+    with_numbers_to_rows,
+)
+from looptrans.adjoint.rewriting.simpler import ORDER, simpler
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
 from looptrans.ir.program import Loop, Program

@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.facts import Facts, said_of_sizes
-from looptrans.adjoint.piecewise import pieces
+from looptrans.adjoint.equations.facts import Facts, said_of_sizes
+from looptrans.adjoint.equations.piecewise import pieces
 from looptrans.emit.listing import emitted
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index

@@ -17,7 +17,7 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.named_tests import with_tests_put_in
+from looptrans.adjoint.normalizing.named_tests import with_tests_put_in
 from looptrans.cli.main import main
 from looptrans.frontend.parse import load
 from looptrans.ir.listing import listing

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.adjoint.carried.states_kept import with_states_kept
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.states_kept import with_states_kept
 from looptrans.blocks.lower import lower
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive

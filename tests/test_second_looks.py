@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
-from looptrans.adjoint.divided import with_weights_divided
+from looptrans.adjoint.rewriting.divided import with_weights_divided
 from looptrans.cli.main import main
 from tests.analysis import program
 

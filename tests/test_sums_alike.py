@@ -2,7 +2,7 @@
 
 import pytest
 
-from looptrans.adjoint.alike import with_sums_alike
+from looptrans.adjoint.rewriting.alike import with_sums_alike
 from looptrans.derivation.derive import derive
 from looptrans.ir.listing import listing
 from tests.analysis import program

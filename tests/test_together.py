@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from looptrans.adjoint.together import with_rows_together
+from looptrans.adjoint.equations.together import with_rows_together
 from looptrans.executor import execute_on, prepare
 from looptrans.ir.listing import listing
 from tests.analysis import program

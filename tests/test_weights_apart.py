@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.adjoint.weights_apart import with_weights_apart
+from looptrans.adjoint.rewriting.weights_apart import with_weights_apart
 from looptrans.derivation.derive import derive
 from looptrans.emit.listing import emitted
 from looptrans.executor import execute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.adjoint.written_alike import with_values_alike
+from looptrans.adjoint.rewriting.written_alike import with_values_alike
 from looptrans.derivation.derive import derive
 from looptrans.ir.listing import listing
 from tests.analysis import program

@@ -8,26 +8,26 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from looptrans.adjoint.carried.recurrences import opened
+from looptrans.adjoint.carried.states_kept import states_without_room, with_states_kept
+from looptrans.adjoint.carried.summed_steps import Summed, with_steps_summed
 from looptrans.adjoint.derived import Backward, Saved
-from looptrans.adjoint.digits import Parted, parted
-from looptrans.adjoint.extremes import with_places_kept
+from looptrans.adjoint.equations.together import with_rows_together
 from looptrans.adjoint.hanging import hangs_on_extreme
-from looptrans.adjoint.lengths import Extended, extended
+from looptrans.adjoint.layouts.digits import Parted, parted
+from looptrans.adjoint.layouts.lengths import Extended, extended
+from looptrans.adjoint.layouts.packed import Unpacked, unpacked
+from looptrans.adjoint.layouts.views import is_same_shape
+from looptrans.adjoint.normalizing.running import Running, with_running_sums
 from looptrans.adjoint.one_derivation import Derivation, closed_form
-from looptrans.adjoint.packed import Unpacked, unpacked
 from looptrans.adjoint.proofs import Step
-from looptrans.adjoint.read import read
-from looptrans.adjoint.recurrences import opened
+from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
-from looptrans.adjoint.running import Running, with_running_sums
-from looptrans.adjoint.simpler import NAMES, ORDER, PLACES, ROWS, SIZES, Simpler, simpler
-from looptrans.adjoint.spelled import with_extrema_spelled
-from looptrans.adjoint.states_kept import states_without_room, with_states_kept
-from looptrans.adjoint.summed_steps import Summed, with_steps_summed
+from looptrans.adjoint.rewriting.extremes import with_places_kept
+from looptrans.adjoint.rewriting.simpler import NAMES, ORDER, PLACES, ROWS, SIZES, Simpler, simpler
+from looptrans.adjoint.rewriting.spelled import with_extrema_spelled
+from looptrans.adjoint.rewriting.unread import without_unread
 from looptrans.adjoint.through_time import closed
-from looptrans.adjoint.together import with_rows_together
-from looptrans.adjoint.unread import without_unread
-from looptrans.adjoint.views import is_same_shape
 from looptrans.analysis.api import annotated
 from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Program

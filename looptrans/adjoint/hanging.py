@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from looptrans.adjoint.definitions import Definition, System
-from looptrans.adjoint.read import read
+from looptrans.adjoint.equations.definitions import Definition, System
+from looptrans.adjoint.reading.read import read
 from looptrans.executor import Inputs, execute_on, prepare
 from looptrans.executor.errors import ExecutionError
 from looptrans.ir.condition import ALWAYS

@@ -9,33 +9,33 @@ from collections import Counter
 from dataclasses import replace
 from itertools import takewhile
 
-from looptrans.adjoint.cancelling import with_terms_cancelled
-from looptrans.adjoint.carrying import Moved, carried
-from looptrans.adjoint.closing import Closing
-from looptrans.adjoint.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.derived import Backward, Saved
-from looptrans.adjoint.empty import guards_in_one_form
-from looptrans.adjoint.equal import made_one
-from looptrans.adjoint.guards import divided_once
-from looptrans.adjoint.idle import Unguarded, without_tests_of_tops
-from looptrans.adjoint.known_choices import read_where_known
-from looptrans.adjoint.logarithms import with_logarithms_opened
-from looptrans.adjoint.made_whole import made_whole
-from looptrans.adjoint.offered import named
+from looptrans.adjoint.empty_rows.empty import guards_in_one_form
+from looptrans.adjoint.empty_rows.guards import divided_once
+from looptrans.adjoint.empty_rows.idle import Unguarded, without_tests_of_tops
+from looptrans.adjoint.equations.definitions import Definition, System, full, plain_name
+from looptrans.adjoint.equations.equal import made_one
+from looptrans.adjoint.equations.known_choices import read_where_known
+from looptrans.adjoint.equations.made_whole import made_whole
+from looptrans.adjoint.equations.offered import named
+from looptrans.adjoint.equations.size import Sizes, sizes_of
+from looptrans.adjoint.equations.solving import pinned, says_which
+from looptrans.adjoint.equations.sums import ONE, Term, term_moved
+from looptrans.adjoint.equations.written_sums import in_order, value_of
+from looptrans.adjoint.exponentials.carrying import Moved, carried
+from looptrans.adjoint.exponentials.logarithms import with_logarithms_opened
+from looptrans.adjoint.exponentials.statistics import with_log_sums
+from looptrans.adjoint.exponentials.tops import asks, tested, totals_of, with_terms_opened
+from looptrans.adjoint.exponentials.weights import prepared
+from looptrans.adjoint.normalizing.cancelling import with_terms_cancelled
+from looptrans.adjoint.normalizing.tightening import tightened
 from looptrans.adjoint.proofs import Step, steps_of
-from looptrans.adjoint.read import read
+from looptrans.adjoint.reading.closing import Closing
+from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, of_unknown_size
-from looptrans.adjoint.reverse import Reverse
 from looptrans.adjoint.saving import Saver
-from looptrans.adjoint.size import Sizes, sizes_of
-from looptrans.adjoint.solving import pinned, says_which
-from looptrans.adjoint.statistics import with_log_sums
-from looptrans.adjoint.sums import ONE, Term, term_moved
-from looptrans.adjoint.tightening import tightened
-from looptrans.adjoint.tops import asks, tested, totals_of, with_terms_opened
-from looptrans.adjoint.weights import prepared
+from looptrans.adjoint.sweep.reverse import Reverse
 from looptrans.adjoint.writing import Gradient, Writer
-from looptrans.adjoint.written_sums import in_order, value_of
 from looptrans.ir.index import Param, Var
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Array, Program

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from looptrans.adjoint.definitions import plain_name, refreshed
-from looptrans.adjoint.derivatives import used_derivatives
-from looptrans.adjoint.sums import Term, combined, expanded, times
-from looptrans.adjoint.vanishing import agree as written_out_agree
+from looptrans.adjoint.equations.definitions import plain_name, refreshed
+from looptrans.adjoint.equations.sums import Term, combined, expanded, times
+from looptrans.adjoint.sweep.derivatives import used_derivatives
+from looptrans.adjoint.sweep.vanishing import agree as written_out_agree
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.normal import Assumptions, Equality, equality
 from looptrans.algebra.numbers import Domain
@@ -30,9 +30,9 @@ from looptrans.ir.value import (
 from looptrans.ir.verdict import Certificate, Decision
 
 if TYPE_CHECKING:
-    from looptrans.adjoint.reverse import Reverse
-    from looptrans.adjoint.simplifying import Finding
-    from looptrans.adjoint.statistics import LogSum
+    from looptrans.adjoint.exponentials.statistics import LogSum
+    from looptrans.adjoint.sweep.reverse import Reverse
+    from looptrans.adjoint.sweep.simplifying import Finding
     from looptrans.adjoint.writing import Writer
 
 MOST_OPENED = 12

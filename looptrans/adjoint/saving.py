@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.definitions import Definition, System
-from looptrans.adjoint.read import read
-from looptrans.adjoint.reading import Reading, Site
-from looptrans.adjoint.recognition import unify
+from looptrans.adjoint.equations.definitions import Definition, System
+from looptrans.adjoint.equations.recognition import unify
+from looptrans.adjoint.reading.read import read
+from looptrans.adjoint.reading.reading import Reading, Site
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.cells import value_moved
 from looptrans.algebra.values import is_number

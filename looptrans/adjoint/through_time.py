@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.adjoint.carried.in_time import in_time
+from looptrans.adjoint.carried.recurrences import Opened, Tied, again
 from looptrans.adjoint.derived import Backward, Saved
-from looptrans.adjoint.in_time import in_time
-from looptrans.adjoint.printing import shape_text
 from looptrans.adjoint.proofs import Step
-from looptrans.adjoint.recurrences import Opened, Tied, again
 from looptrans.adjoint.saving import precise
+from looptrans.adjoint.written.printing import shape_text
 from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from looptrans.adjoint.again import WorkedOut, only_condition
-from looptrans.adjoint.definitions import (
+from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
     condition_variables,
@@ -27,9 +26,16 @@ from looptrans.adjoint.definitions import (
     reads_of,
     refreshed_generators,
 )
-from looptrans.adjoint.facts import bounds_of
-from looptrans.adjoint.inside_arrays import Arrays
-from looptrans.adjoint.nests import (
+from looptrans.adjoint.equations.facts import bounds_of
+from looptrans.adjoint.equations.size import Sizes
+from looptrans.adjoint.equations.solving import at_single_values, declared, pinned, says_which
+from looptrans.adjoint.equations.sums import Term, combined, expanded, term_moved
+from looptrans.adjoint.equations.written_sums import in_order, value_of, value_of_products
+from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.saving import Saver
+from looptrans.adjoint.written.again import WorkedOut, only_condition
+from looptrans.adjoint.written.inside_arrays import Arrays
+from looptrans.adjoint.written.nests import (
     Nest,
     Update,
     asked_first,
@@ -39,14 +45,8 @@ from looptrans.adjoint.nests import (
     rows_innermost,
     with_what_is_known,
 )
-from looptrans.adjoint.printing import Printed, body_text, shape_text
-from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.saving import Saver
-from looptrans.adjoint.size import Sizes
-from looptrans.adjoint.solving import at_single_values, declared, pinned, says_which
-from looptrans.adjoint.standing import has_sum, outside_sums, put_in
-from looptrans.adjoint.sums import Term, combined, expanded, term_moved
-from looptrans.adjoint.written_sums import in_order, value_of, value_of_products
+from looptrans.adjoint.written.printing import Printed, body_text, shape_text
+from looptrans.adjoint.written.standing import has_sum, outside_sums, put_in
 from looptrans.algebra.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import (

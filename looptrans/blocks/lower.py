@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
 
-from looptrans.adjoint.attaining import with_extrema_written
+from looptrans.adjoint.rewriting.attaining import with_extrema_written
 from looptrans.algebra.append import Append, appends
 from looptrans.blocks.balance import grows
 from looptrans.blocks.behind import factors_behind

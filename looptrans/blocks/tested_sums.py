@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.rewrite import replaced

@@ -15,10 +15,10 @@ from typing import Final
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.derived import Backward
-from looptrans.adjoint.read import read
+from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.simpler import ORDER, PLACES
-from looptrans.adjoint.spelled import LOOPS, with_extrema_spelled
+from looptrans.adjoint.rewriting.simpler import ORDER, PLACES
+from looptrans.adjoint.rewriting.spelled import LOOPS, with_extrema_spelled
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.flows import once_defined
 from looptrans.derivation.ordinary import seen_simpler
@@ -145,7 +145,7 @@ def _sentence(text: str) -> str:
 
 
 def extrema_spelled(program: Program, label: str) -> DerivationStep:
-    """Write the maxima and minima in a statement as loops; see `adjoint.spelled`.
+    """Write the maxima and minima in a statement as loops; see `adjoint.rewriting.spelled`.
 
     Args:
         program: The program.

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.free import freed
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import Writer, done

@@ -13,10 +13,14 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Literal, TypeAlias, get_args
 
-from looptrans.adjoint.accumulating import accumulation
-from looptrans.adjoint.lets import program_of_indices, program_without_lets, with_sizes_put_in
-from looptrans.adjoint.named_tests import with_tests_put_in
-from looptrans.adjoint.simpler import ROWS, TO_ROWS
+from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.normalizing.lets import (
+    program_of_indices,
+    program_without_lets,
+    with_sizes_put_in,
+)
+from looptrans.adjoint.normalizing.named_tests import with_tests_put_in
+from looptrans.adjoint.rewriting.simpler import ROWS, TO_ROWS
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.at_most_once import with_loops_at_most_once

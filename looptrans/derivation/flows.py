@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.ir.facts import Dependence, DependenceReport
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.verdict import Certificate

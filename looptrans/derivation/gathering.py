@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.free import is_overwritten
 from looptrans.derivation.nests import Nest, nests_of
 from looptrans.derivation.step import NotDone

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.cells import mentions
 from looptrans.derivation.apart import handed
 from looptrans.derivation.handed import handed_on

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation, are_apart, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation, are_apart, arrays_in
 from looptrans.algebra.cells import mentions
 from looptrans.algebra.values import is_number
 from looptrans.analysis.api import is_written_once

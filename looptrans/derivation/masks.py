@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import accumulation
-from looptrans.adjoint.choices import with_choices
-from looptrans.adjoint.definitions import condition_variables
+from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.equations.definitions import condition_variables
+from looptrans.adjoint.normalizing.choices import with_choices
 from looptrans.algebra.values import is_number
 from looptrans.ir.condition import (
     ALWAYS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from looptrans.adjoint.simpler import ALIKE, ORDER, PLACES, ROWS, TO_ROWS
-from looptrans.adjoint.spelled import LOOPS
+from looptrans.adjoint.rewriting.simpler import ALIKE, ORDER, PLACES, ROWS, TO_ROWS
+from looptrans.adjoint.rewriting.spelled import LOOPS
 from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.by_rows import by_rows

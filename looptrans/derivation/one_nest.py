@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.definitions import range_moved
-from looptrans.adjoint.solving import replacing
+from looptrans.adjoint.equations.definitions import range_moved
+from looptrans.adjoint.equations.solving import replacing
 from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.derivation.gathering import gathered, named, put, require_apart, require_sums
 from looptrans.derivation.nests import (

@@ -1,11 +1,11 @@
 """The order of loops, as steps: over all of what blocks are of, and free ones outermost.
 
-See `looptrans.adjoint.simpler`, which both passes begin with.
+See `looptrans.adjoint.rewriting.simpler`, which both passes begin with.
 """
 
 from __future__ import annotations
 
-from looptrans.adjoint.simpler import ORDER, why_blocks_stay
+from looptrans.adjoint.rewriting.simpler import ORDER, why_blocks_stay
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work
 from looptrans.ir.program import Program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from looptrans.adjoint.simpler import simpler
+from looptrans.adjoint.rewriting.simpler import simpler
 from looptrans.algebra.free import Free, freed, is_overwritten
 from looptrans.derivation.made_one import made_one_by_text
 from looptrans.derivation.step import DerivationStep, NotDone
@@ -50,7 +50,7 @@ def transformed(program: Program, call: str) -> DerivationStep:
 
 
 def seen_simpler(kind: str) -> Callable[[Program], DerivationStep]:
-    """Return the move that sees a listing more simply in one way; see `adjoint.simpler`.
+    """Return the move that sees a listing more simply in one way; see `adjoint.rewriting.simpler`.
 
     Args:
         kind: The way.

@@ -13,7 +13,7 @@ import json
 import math
 from typing import Any, TypeAlias
 
-from looptrans.adjoint.spelled import LOOPS
+from looptrans.adjoint.rewriting.spelled import LOOPS
 from looptrans.algebra.certificate import digest, law_tree
 from looptrans.derivation.backward import BEGUN, passes
 from looptrans.derivation.derive import derive

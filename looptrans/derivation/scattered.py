@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.free import Free, freed
 from looptrans.derivation.loops_as_sums import sum_loops
 from looptrans.derivation.step import DerivationStep, NotDone

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.branches import extremum
 from looptrans.ir.condition import (
     ALWAYS,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from looptrans.adjoint.simpler import ALIKE
-from looptrans.adjoint.spelled import LOOPS
+from looptrans.adjoint.rewriting.simpler import ALIKE
+from looptrans.adjoint.rewriting.spelled import LOOPS
 from looptrans.algebra.free import freed
 from looptrans.derivation.apart import (
     Branching,

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.accumulating import arrays_in
-from looptrans.adjoint.choices import with_choices
-from looptrans.adjoint.definitions import (
+from looptrans.adjoint.carried.accumulating import arrays_in
+from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
     condition_variables,
@@ -23,12 +22,13 @@ from looptrans.adjoint.definitions import (
     plain_name,
     reads_of,
 )
-from looptrans.adjoint.facts import Facts
-from looptrans.adjoint.reading import Reading, definitions_of
+from looptrans.adjoint.equations.facts import Facts
+from looptrans.adjoint.equations.size import Sizes, sizes_of
+from looptrans.adjoint.equations.sums import canonical, expanded, held_together
+from looptrans.adjoint.equations.written_sums import in_order
+from looptrans.adjoint.normalizing.choices import with_choices
+from looptrans.adjoint.reading.reading import Reading, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.adjoint.size import Sizes, sizes_of
-from looptrans.adjoint.sums import canonical, expanded, held_together
-from looptrans.adjoint.written_sums import in_order
 from looptrans.algebra.cells import condition_moved, mentions, moved, value_moved
 from looptrans.algebra.laws import joined
 from looptrans.algebra.values import is_number

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from looptrans.adjoint.definitions import free_variables
+from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.algebra.values import ONE, divide, multiply
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.condition import Data

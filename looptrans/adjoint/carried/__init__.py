@@ -1,0 +1,7 @@
+"""What iterations hand on: sums, states and recurrences.
+
+added to what is there    accumulating
+found                     handed_on, recurrences
+made ready                summed_steps, set_in_steps, states_kept
+their order               in_time
+"""

@@ -1,0 +1,243 @@
+"""Loops over all of a dimension that is written by digits, seen as two loops, and made one again.
+
+    Y[i, 2 * g] = …; Y[i, 2 * g + 1] = …
+    … sum(Y[i, f] for f in range(F))    ->    … sum(Y[i, 2 * f + r] for f in range(G) for r in …)
+
+So seen, all subscripts of the array are of two digits. Behind that, what asks of two such loops
+only where in the dimension they are is one loop again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.layouts.views import Use, uses_of
+from looptrans.ir.affine import difference, is_same, simplified, total
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import Arith, Index, Int, Var
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.value import Generator, Range, Reduce, Value
+from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.substitute import substitute_variable
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a loop over all of a dimension is as two.
+
+    Attributes:
+        whole: Its range.
+        count: Where the high digit ends.
+        radix: Where the low digit ends.
+    """
+
+    whole: Range
+    count: Index
+    radix: Index
+
+    def at(self, high: str, low: str) -> Index:
+        """Return where in the dimension two digits are."""
+        return total(Arith("*", Var(high), self.radix), Var(low))
+
+
+Ways = Callable[[Use, Index, Index], list[tuple[Index, Index]]]
+"""For a use, its subscript and the extent there: the counts and radices of its digits."""
+
+
+def pairs_of(program: Program, is_extent: Callable[[Index, Index], bool], ways: Ways) -> list[Pair]:
+    """Return what loops over all of a dimension are as two, where digits write the dimension.
+
+    Args:
+        program: The program.
+        is_extent: Tells whether a loop ends at an extent.
+        ways: How a subscript is read as digits.
+    """
+    found: list[Pair] = []
+    uses = list(uses_of(program))
+    made = {t.array for n in _assigns(program.body) for t in n.targets}
+    for array in program.arrays:
+        mine = [use for use in uses if use.access.array == array.name]
+        known = array.element == "float" and array.name in made and mine
+        if not known or any(u.access.rank or len(u.access.subscripts) != array.rank for u in mine):
+            continue
+        for number, extent in enumerate(array.shape):
+            wholes: dict[Range, None] = {}
+            digits: list[list[tuple[Index, Index]]] = []
+            for use in mine:
+                index = use.access.indices[number]
+                bounds = use.around.get(index.name) if isinstance(index, Var) else None
+                is_whole = bounds is not None and bounds.step == 1 and bounds.start == Int(0)
+                if extent is None:
+                    break
+                if bounds is not None and is_whole and is_extent(bounds.stop, extent):
+                    wholes[bounds] = None
+                else:
+                    digits.append(ways(use, index, extent))
+            if not wholes or not digits:
+                continue
+            for count, radix in digits[0]:
+                if all(any(_are(each, count, radix) for each in other) for other in digits):
+                    found += [Pair(bounds, count, radix) for bounds in wholes]
+                    break
+    return found
+
+
+def _are(digits: tuple[Index, Index], count: Index, radix: Index) -> bool:
+    return is_same(digits[0], count) and is_same(digits[1], radix)
+
+
+def _assigns(body: tuple[Node, ...]) -> Iterator[Assign]:
+    for node in body:
+        if isinstance(node, Assign):
+            yield node
+        elif isinstance(node, Loop):
+            yield from _assigns(node.body)
+
+
+@dataclass(slots=True)
+class InTwo:
+    """Makes loops over all of a dimension two.
+
+    Attributes:
+        program: The program before.
+        pairs: What such loops are.
+        made: The variables of the two loops, of each that was made two.
+    """
+
+    program: Program
+    pairs: list[Pair]
+    made: dict[tuple[str, str], Pair]
+
+    def run(self) -> Program:
+        """Return the program afterwards."""
+        return replace(self.program, body=rewritten(self.program.body, self._node))
+
+    def _node(self, node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop() if (pair := self._pair(node.range)) is not None:
+                high, low = self._named(pair, node.variable)
+                here = {node.variable: pair.at(high, low)}
+                body = tuple(substitute_variable(inner, here) for inner in node.body)
+                inner = Loop(low, Range(Int(0), pair.radix), body)
+                return (replace(node, variable=high, range=_up_to(pair.count), body=(inner,)),)
+            case Assign():
+                values = tuple(replaced(value, self._sum) for value in node.values)
+                return (replace(node, values=values),)
+            case _:
+                return (node,)
+
+    def _sum(self, value: Value) -> Value | None:
+        if not isinstance(value, Reduce):
+            return None
+        body = replaced(value.body, self._sum)
+        first, *rest = value.generators
+        pair = self._pair(first.range)
+        if rest or first.condition != ALWAYS or pair is None:
+            return replace(value, body=body)
+        high, low = self._named(pair, first.variable)
+        moved = _put(body, {first.variable: pair.at(high, low)})
+        both = (
+            Generator(high, _up_to(pair.count), ALWAYS),
+            Generator(low, _up_to(pair.radix), ALWAYS),
+        )
+        return Reduce(value.function, both, moved)
+
+    def _pair(self, bounds: Range) -> Pair | None:
+        return next((pair for pair in self.pairs if pair.whole == bounds), None)
+
+    def _named(self, pair: Pair, variable: str) -> tuple[str, str]:
+        taken = {name for names in self.made for name in names}
+        high = fresh_name(self.program, variable, taken)
+        low = fresh_name(self.program, variable, {*taken, high})
+        self.made[high, low] = pair
+        return high, low
+
+
+def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> tuple[Node, ...]:
+    """Make pairs of loops one where nothing asks more of them than where in the dimension they are.
+
+    Args:
+        body: A block.
+        made: The pairs, by the extents they have.
+    """
+
+    def pair(one: Range, other: Range) -> Pair | None:
+        for each in made.values():
+            if (one, other) == (_up_to(each.count), _up_to(each.radix)):
+                return each
+        return None
+
+    def node(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop(body=(Loop(body=(Assign() as added,)) as inner,)) if (
+                not pair(node.range, inner.range)
+                and pair(inner.range, node.range)
+                and _is_sum(added)
+            ):
+                swapped = replace(inner, body=(replace(node, body=inner.body),))
+                found = rewritten((swapped,), joined)
+                return found if found != (swapped,) else (node,)
+            case _:
+                return joined(node)
+
+    def joined(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop(high, body=(Loop(low) as inner,)) if own := pair(node.range, inner.range):
+                here = _merged(own, high, low)
+                moved = tuple(substitute_variable(each, here) for each in inner.body)
+                if _mention(moved, high):
+                    return (node,)
+                back = {low: Var(high)}
+                moved = tuple(substitute_variable(each, back) for each in moved)
+                return (replace(node, range=own.whole, body=moved),)
+            case Assign():
+                return (replace(node, values=tuple(replaced(v, sum_) for v in node.values)),)
+            case _:
+                return (node,)
+
+    def sum_(value: Value) -> Value | None:
+        match value:
+            case Reduce(function, (Generator(high) as one, Generator(low) as other)):
+                own = pair(one.range, other.range)
+                inner = replaced(value.body, sum_)
+                plain = one.condition == other.condition == ALWAYS
+                if own is None or not plain:
+                    return replace(value, body=inner)
+                moved = _put(inner, _merged(own, high, low))
+                if _mention((Assign("S", (), (moved,)),), high):
+                    return replace(value, body=inner)
+                moved = _put(moved, {low: Var(high)})
+                return Reduce(function, (Generator(high, own.whole, ALWAYS),), moved)
+            case _:
+                return None
+
+    return rewritten(body, node)
+
+
+def _is_sum(node: Assign) -> bool:
+    """Tell whether a statement adds to a cell, so that its loops may be in any order."""
+    if len(node.targets) != 1:
+        return False
+    found = accumulation(node.targets[0], node.values[0])
+    return found is not None and found[0] == "sum" and found[2] == ALWAYS
+
+
+def _merged(pair: Pair, high: str, low: str) -> dict[str, Index]:
+    """Return what the low digit is where its name says where in the dimension both are."""
+    return {low: difference(Var(low), Arith("*", Var(high), pair.radix))}
+
+
+def _put(value: Value, here: Mapping[str, Index]) -> Value:
+    (found,) = substitute_variable(Assign("S", (), (value,)), here).values
+    return found
+
+
+def _mention(body: tuple[Node, ...], variable: str) -> bool:
+    return any(substitute_variable(node, {variable: Int(0)}) != node for node in body)
+
+
+def _up_to(extent: Index) -> Range:
+    return Range(Int(0), simplified(extent))

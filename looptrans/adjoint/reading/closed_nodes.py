@@ -1,0 +1,345 @@
+"""The nodes that stand in the place of a loop whose closed form is known.
+
+for j: …    ->    for j: m = max(m, x[j])            what the loop leaves in its state
+for j: l = l + exp(x[j] - m)
+for j: S[j] = x[j]                 its other statements
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.normalizing.lets import (
+    condition_without_lets,
+    is_set_in_vain,
+    unread_integers,
+    value_without_lets,
+)
+from looptrans.algebra.closed import ClosedFold, FoldComponent
+from looptrans.algebra.finding import Finding
+from looptrans.algebra.inputs import Input
+from looptrans.algebra.iteration import Iteration
+from looptrans.algebra.laws import joined
+from looptrans.algebra.recurrence import (
+    Recurrence,
+    StateVariable,
+)
+from looptrans.algebra.values import names_of, number, put
+from looptrans.ir.affine import difference
+from looptrans.ir.condition import Condition
+from looptrans.ir.index import Int
+from looptrans.ir.listing import access_text, value_text
+from looptrans.ir.monoids import IDENTITIES
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import (
+    Access,
+    Const,
+    IndexValue,
+    Range,
+    Read,
+    Real,
+    Value,
+    walk_value,
+)
+from looptrans.ir.walk import live_out, nodes
+from looptrans.transforms.naming import fresh_name
+
+
+class NotClosed(Exception):
+    """A loop has no closed form here; the message says why."""
+
+
+@dataclass(slots=True)
+class ClosedNodes:
+    """Writes the nodes that stand in the place of a loop.
+
+    Attributes:
+        program: The listing.
+        iteration: One iteration of it, carried out.
+        step: The loop as a recurrence.
+        finding: The operator of that recurrence.
+        fold: The closed form.
+        around: Loops around that one which hold nothing else, outermost first: one fold goes
+            through the iterations of all of them.
+    """
+
+    program: Program
+    iteration: Iteration
+    step: Recurrence
+    finding: Finding
+    fold: ClosedFold
+    around: tuple[Loop, ...] = ()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes: a loop for each state, and one with what else the loop does.
+
+        Raises:
+            NotClosed: Something looks at the state in between, or the closed form needs what is
+                not known.
+        """
+        rest = self._rest()
+        inside = _without_notes(rest) if self._is_rest_read() else ()
+        found: list[Node] = []
+        finals: dict[str, Value] = {}
+        firsts = self._firsts(found)
+        operator = self.finding.operator
+        assert operator is not None
+        for count, (component, own) in enumerate(
+            zip(self.fold.components, operator.components, strict=True), 1
+        ):
+            assert own.state is not None
+            if own.state not in {state.name for state in self.step.states}:
+                finals[f"c{count}"] = self._count(component)
+                continue
+            state = self.step.state(own.state)
+            finals[f"c{count}"] = Read(state.access)
+            found += self._component(component, state, {**firsts, **finals}, inside)
+        if rest:
+            found.append(self._loop(rest))
+        return tuple(found)
+
+    def formulas(self) -> tuple[str, ...]:
+        """Return the final states as text."""
+        words = {"+": "sum", "max": "max", "min": "min"}
+        finals: dict[str, Value] = {}
+        for number_, component in enumerate(self.fold.components, 1):
+            known = [s for s in self.step.states if s.name == component.state]
+            finals[f"c{number_}"] = Read(known[0].access) if known else self._count(component)
+        lines = []
+        for component in self.fold.components:
+            state = [s for s in self.step.states if s.name == component.state]
+            if not state:
+                continue
+            names = {**self._given(), **finals, **self._initials()}
+            term = value_text(put(component.term, names))
+            loops = ",".join((*(loop.variable for loop in self.around), self.step.loop))
+            joined_: Value = Real(f"{words[component.monoid]}_{loops}({term})")
+            nothing = Const(IDENTITIES[component.monoid])
+            if component.start is not None and component.start != nothing:
+                joined_ = joined(component.monoid, put(component.start, names), joined_)
+            value = put(put(component.finish, {"y": joined_}), names)
+            lines.append(f"{access_text(state[0].access)} = {value_text(value)}")
+        return tuple(lines)
+
+    def _initials(self) -> dict[str, Value]:
+        return {state.name: state.initial for state in self.step.states}
+
+    def _given(self) -> dict[str, Value]:
+        given: tuple[Input, ...] = (*self.finding.recurrence.inputs, *self.step.parameters)
+        if not self._sets_indices():
+            return {item.name: item.value for item in given}
+        # Their statements stay behind in a loop of their own.
+        return {item.name: value_without_lets(item.value) for item in given}
+
+    def _condition(self) -> Condition | None:
+        condition = self.step.condition
+        if condition is None or not self._sets_indices():
+            return condition
+        return condition_without_lets(condition)
+
+    def _sets_indices(self) -> bool:
+        """Tell whether the loop sets integer scalars, which index expressions may read."""
+        written = {
+            target.array
+            for node in nodes(self.iteration.loop.body)
+            if isinstance(node, Assign)
+            for target in node.targets
+        }
+        return any(a.element == "int" and a.name in written for a in self.program.arrays)
+
+    # The statements that stay
+
+    def _rest(self) -> tuple[Node, ...]:
+        """Return the body of the loop without what depends on its state."""
+        iteration, cells = self.iteration, {s.access.array for s in self.step.states}
+        gone = {label for state in self.step.states for label in state.statements}
+        for label, values in iteration.computed:
+            if any(iteration.depends_on_state(value) for value in values):
+                gone.add(label)
+        gone |= self._decided_by(gone)
+        unread = unread_integers(self.program)
+        for node in nodes(iteration.loop.body):
+            if isinstance(node, Assign) and node.label and is_set_in_vain(node, unread):
+                gone.add(node.label)
+        alive = set(live_out(self.program))
+        for node in nodes(iteration.loop.body):
+            if isinstance(node, Assign) and node.label in gone:
+                for target in node.targets:
+                    if target.array in alive - cells:
+                        raise NotClosed(f"{node.label} hands out {target.array} in between")
+        for edge in iteration.edges:
+            if edge.source not in gone or edge.sink in gone:
+                continue
+            if edge.kind == "leaving" and edge.array in cells:
+                continue
+            if edge.sink in {n.label for n in nodes(iteration.loop.body) if isinstance(n, If)}:
+                continue
+            raise NotClosed(f"{edge.sink} looks at {edge.array} in between")
+        body = _without(iteration.loop.body, gone)
+        kept = {n.label for n in nodes(body) if isinstance(n, Assign | If)}
+        for edge in iteration.edges:
+            if edge.source in gone and edge.sink in kept:
+                raise NotClosed(f"whether a statement runs depends on {edge.array} ({edge.sink})")
+        return body
+
+    def _decided_by(self, gone: set[str]) -> set[str]:
+        """Return the statements that run or not as what some statements write says."""
+        tests = {n.label: n for n in nodes(self.iteration.loop.body) if isinstance(n, If)}
+        found: set[str] = set()
+        for edge in self.iteration.edges:
+            test = tests.get(edge.sink)
+            if test is not None and edge.source in gone and edge.kind in ("within", "carried"):
+                inside = nodes((*test.body, *test.orelse))
+                found |= {n.label for n in inside if isinstance(n, Assign)}
+        return found if found <= gone else found | self._decided_by(gone | found)
+
+    def _is_rest_read(self) -> bool:
+        """Tell whether an input is what a loop inside makes, so that it stands in its cell only."""
+        made = {f.family.access.array for f in self.iteration.found.values() if f.made}
+        values = [item.value for item in (*self.finding.recurrence.inputs, *self.step.parameters)]
+        read = any(
+            isinstance(part, Read) and part.access.array in made
+            for value in values
+            for part in walk_value(value)
+        )
+        old = {
+            f.family.access.array
+            for f in self.iteration.found.values()
+            if not f.made and not f.state
+        }
+        if read and old:
+            names = ", ".join(sorted(old))
+            raise NotClosed(f"it changes {names} in place, and so cannot be run more than once")
+        return read
+
+    # The closed form
+
+    def _firsts(self, found: list[Node]) -> dict[str, Value]:
+        """Return what the states hold before the loop; keep it where it is no number."""
+        wanted = {
+            name
+            for component in self.fold.components
+            if component.start is not None
+            for name in names_of(component.start)
+            if name != component.state
+        }
+        names: dict[str, Value] = {}
+        taken: list[str] = []
+        for state in self.step.states:
+            if isinstance(state.initial, Const):
+                names[state.name] = state.initial
+            elif state.name in wanted:
+                if state.over:
+                    raise NotClosed(f"{access_text(state.access)} does not start from a number")
+                first = fresh_name(self.program, f"{state.access.array}_first", taken)
+                taken.append(first)
+                kept = Access(first, ())
+                found.append(Assign("S", (kept,), (Read(state.access),)))
+                names[state.name] = Read(kept)
+        return names
+
+    def _count(self, component: FoldComponent) -> Value:
+        """Return how many iterations there are, for a state that counts them."""
+        bounds = self.step.range
+        one = component.term == number(1) and component.monoid == "+"
+        if not one or bounds.step != 1 or self.step.condition is not None or self.around:
+            raise NotClosed("it counts iterations, and not all of them")
+        if bounds.start == Int(0):
+            return IndexValue(bounds.stop)
+        return IndexValue(difference(bounds.stop, bounds.start))
+
+    def _component(
+        self,
+        component: FoldComponent,
+        state: StateVariable,
+        names: Mapping[str, Value],
+        inside: tuple[Node, ...],
+    ) -> list[Node]:
+        known = {**names, **self._given()}
+        cell = Read(state.access)
+        found: list[Node] = []
+        if component.start is not None:
+            start = put(component.start, {state.name: cell, **known})
+            found.append(self._over(state, Assign("S", (state.access,), (start,))))
+        term = put(component.term, known)
+        operator = component.monoid
+        step = Assign("S", (state.access,), (joined(operator, cell, term),))
+        condition = self.step.condition
+        match inside:
+            case (*before, If(own, body, ()) as guard) if own == condition:
+                # What is read under a guard is known under that guard only.
+                guarded = replace(guard, body=(*body, self._over(state, step)))
+                found.append(self._loop((*before, guarded)))
+            case _:
+                inner = self._over(state, step, self._condition())
+                found.append(self._loop((*inside, inner)))
+        if component.finish != Real("y"):
+            finish = put(component.finish, {"y": cell, **known})
+            found.append(self._over(state, Assign("S", (state.access,), (finish,))))
+        return found
+
+    def _loop(self, body: tuple[Node, ...]) -> Loop:
+        written = {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
+        inner = _with_body(self.iteration.loop, body, written)
+        for loop in reversed(self.around):
+            inner = _with_body(loop, (inner,), written)
+        return inner
+
+    def _over(
+        self, state: StateVariable, statement: Assign, condition: Condition | None = None
+    ) -> Node:
+        """Put a statement into the loops that its state is a vector over."""
+        node: Node = statement if condition is None else If(condition, (statement,))
+        ranges: dict[str, Range] = {}
+        for known in self.iteration.found.values():
+            if known.family.access == state.access:
+                ranges |= dict(known.family.over)
+        for variable in reversed([name for name in state.over if name != ":"]):
+            node = Loop(variable, ranges[variable], (node,))
+        return node
+
+
+def _with_body(loop: Loop, body: tuple[Node, ...], written: set[str]) -> Loop:
+    """Return a loop with another body, without comments."""
+    private = tuple(name for name in loop.private if name in written)
+    return replace(loop, body=body, private=private, comment="", leading=())
+
+
+def _without_notes(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return nodes without labels and comments, for the second time that they are written."""
+    found: list[Node] = []
+    for node in body:
+        match node:
+            case Assign():
+                found.append(replace(node, label="S", labelled=False, comment="", leading=()))
+            case Loop():
+                inner = _without_notes(node.body)
+                found.append(replace(node, body=inner, comment="", leading=()))
+            case If():
+                then, other = _without_notes(node.body), _without_notes(node.orelse)
+                bare = replace(node, comment="", else_comment="", leading=())
+                found.append(replace(bare, body=then, orelse=other))
+            case _:
+                found.append(node)
+    return tuple(found)
+
+
+def _without(body: tuple[Node, ...], gone: set[str]) -> tuple[Node, ...]:
+    """Return nodes without some statements, and without what is empty then."""
+    found: list[Node] = []
+    for node in body:
+        match node:
+            case Assign() if node.label in gone:
+                continue
+            case Loop():
+                inner = _without(node.body, gone)
+                if inner:
+                    found.append(replace(node, body=inner))
+            case If():
+                then, other = _without(node.body, gone), _without(node.orelse, gone)
+                if then or other:
+                    found.append(replace(node, body=then, orelse=other))
+            case _:
+                found.append(node)
+    return tuple(found)

@@ -1,0 +1,9 @@
+"""A listing seen more simply, as derivations of both passes begin.
+
+all of them               simpler
+names and words           own_names, bound_names, alike, written_alike
+loops                     order, within, along_rows, few_iterations, guarded_cells, unread
+folds                     first_terms, last_terms, row_parts, gathered
+weights                   divided, weights_apart
+largest of what is made   extremes, extents, attaining, spelled
+"""

@@ -1,0 +1,128 @@
+"""Sums of products, taken along rows: the loop inside goes over what both factors have in rows.
+
+    for e: for h: y[i, c] += O[h, i, e] * W[h, e, c]  ->  for h: for e: y[i, c] += …
+
+The loop inside is the one that a matrix product sums over. So it should be one that every factor
+has as a subscript by itself, as a window of a convolution is none, and that is found close to each
+other in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import Int, variables
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
+from looptrans.ir.value import Access, Range, Read, Value, Whole, walk_value
+from looptrans.ir.verdict import Certificate
+from looptrans.transforms.accesses import listed
+
+FEW = 16
+"""A matrix product sums over at least as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlongRows:
+    """A program whose sums go along rows.
+
+    Attributes:
+        program: The program afterwards.
+        loops: The variables of the loops that are inside now.
+    """
+
+    program: Program
+    loops: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What was done, as a phrase."""
+        return f"sum over {listed(self.loops)} inside of the other loops of a sum"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "terms may be added up in another order"
+        reason = "the loops do nothing else, and none of them says how far another one goes"
+        return Certificate("algebra", law, "legal", reason)
+
+
+def with_sums_along_rows(program: Program) -> AlongRows | None:
+    """Bring the loop that suits a matrix product inside of the other loops of its sum.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where all sums are so.
+    """
+    moved: dict[str, None] = {}
+
+    def change(node: Node) -> tuple[Node, ...]:
+        chain = _chain(node)
+        if len(chain) < 2:
+            return (node,)
+        (added,) = chain[-1].body
+        assert isinstance(added, Assign)
+        inside = min(reversed(chain), key=lambda loop: _cost(loop.variable, loop.range, added))
+        if inside is chain[-1]:
+            return (node,)
+        moved[inside.variable] = None
+        found: Node = replace(inside, body=(added,))
+        for loop in reversed([each for each in chain if each is not inside]):
+            found = replace(loop, body=(found,))
+        return (found,)
+
+    body = rewritten(program.body, change)
+    return AlongRows(replace(program, body=body), tuple(moved)) if moved else None
+
+
+def _chain(node: Node) -> list[Loop]:
+    """Return loops in each other that do nothing but add up to one cell, outermost first."""
+    chain: list[Loop] = []
+    while isinstance(node, Loop) and len(node.body) == 1:
+        if node.execution != "sequential" or node.private or node.range.step != 1:
+            return []
+        chain.append(node)
+        node = node.body[0]
+    if not chain or not isinstance(node, Assign) or len(node.targets) != 1:
+        return []
+    (target,) = node.targets
+    found = accumulation(target, node.values[0])
+    if found is None or found[0] != "sum" or found[2] != ALWAYS:
+        return []
+    names = {loop.variable for loop in chain}
+    apart = all(_named(loop.range).isdisjoint(names) for loop in chain)
+    return chain if apart and names.isdisjoint(_mentioned(target)) else []
+
+
+def _cost(variable: str, bounds: Range, added: Assign) -> tuple[bool, int, int]:
+    """Return what speaks against a loop inside, what counts most first."""
+    extent = bounds.stop
+    few = isinstance(extent, Int) and extent.value < FEW
+    factors = [access for access in _reads(added.values[0]) if access != added.targets[0]]
+    places = [_places(variable, access) for access in factors]
+    return few, -sum(map(bool, places)), sum(min(each) for each in places if each)
+
+
+def _places(variable: str, access: Access) -> list[int]:
+    """Return how far from the last one subscripts are that hang on one variable alone."""
+    return [
+        place
+        for place, subscript in enumerate(reversed(access.subscripts))
+        if not isinstance(subscript, Whole) and set(variables(subscript)) == {variable}
+    ]
+
+
+def _reads(value: Value) -> list[Access]:
+    return [part.access for part in walk_value(value) if isinstance(part, Read)]
+
+
+def _named(bounds: Range) -> set[str]:
+    return {*variables(bounds.start), *variables(bounds.stop)}
+
+
+def _mentioned(access: Access) -> set[str]:
+    return {name for index in access.indices for name in variables(index)}

@@ -1,0 +1,191 @@
+"""The order of loops: what is free outside of what carries.
+
+for j:                                  for i:
+    for i: s[i] = Q[i] @ K[j]               for j:
+    for i: n[i] = max(m[i], s[i])   ->          s[i] = Q[i] @ K[j]
+    …                                           n[i] = max(m[i], s[i])
+                                                …
+Whatever i belongs to no other i: with i outside, j carries a few numbers and not rows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.algebra.assembly import flow_of
+from looptrans.algebra.edges import NoRecurrence
+from looptrans.algebra.free import carrying_loops, freed
+from looptrans.ir.index import variables
+from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.walk import nodes
+from looptrans.transforms.guarded_starts import GuardedStarts, with_guarded_starts
+from looptrans.transforms.guards_inward import Asked, with_guards_inward
+from looptrans.transforms.outward import Outward, and_then, brought_outward, with_block_rows_outward
+from looptrans.transforms.tree import (
+    LoopPath,
+    Position,
+    loop_paths,
+    loops_around,
+    node_at,
+    statements_in,
+)
+from looptrans.transforms.values_inward import Inward, with_values_inward
+from looptrans.transforms.whole_loops import are_blocks
+
+
+@lru_cache(maxsize=16)
+def with_loops_outward(program: Program) -> Outward | None:
+    """Bring loops that are free outside of those that carry something.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where there is no such loop, or none that may go there.
+    """
+    found = Outward(program, ())
+    tried: set[tuple[tuple[str, ...], str, str]] = set()
+    while True:
+        for path, inner in _carried_over_free(found.program):
+            key = (statements_in((path.loop,)), path.variable, inner.variable)
+            if key not in tried:
+                break
+        else:
+            return found if found.moved else None
+        tried.add(key)
+        step = brought_outward(found.program, path.position, inner.loop, beside=False, free=_free)
+        if step is not None and not _carries(step.program, path.position):
+            found = and_then(found, step)
+
+
+def _carries(program: Program, position: Position) -> bool:
+    """Tell whether a loop carries something, as one does that joins a free one and sums."""
+    loop = node_at(program, position)
+    assert isinstance(loop, Loop)
+    if freed(program, LoopPath(loop, position)) is not None:
+        return False
+    try:
+        return position in carrying_loops(program, flow_of(program))
+    except NoRecurrence:
+        return False
+
+
+def with_rows_outward(program: Program) -> Outward | None:
+    """Bring loops over the rows of a block directly inside of the loop over the blocks.
+
+    One that carries something over loops that are free stays inside of these: it would be brought
+    back, see `with_loops_outward`.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where there is no such loop, or none that may go there.
+    """
+    return with_block_rows_outward(program, _free, _stays)
+
+
+def _stays(program: Program, position: Position) -> bool:
+    return all(path.position != position for path, _ in _carried_over_free(program))
+
+
+def with_numbers_inward(program: Program) -> Inward | None:
+    """Work numbers out in the loop that reads them, where it and the one around carry something.
+
+    Args:
+        program: The program.
+    """
+    return with_values_inward(program, lambda p, path: not _is_free(p, path))
+
+
+def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
+    """Work numbers out in the loop that reads them, where it and the one around are free.
+
+    What a guard between two such loops asks is asked in the one inside.
+
+    Args:
+        program: The program.
+    """
+    found = with_values_inward(program, _is_free, little=True)
+    return found or with_guards_inward(program, _is_free)
+
+
+def with_rows_from_0(program: Program) -> GuardedStarts | None:
+    """Let loops over rows that begin where an array says begin at 0, with a guard.
+
+    Args:
+        program: The program.
+    """
+    return with_guarded_starts(program, _is_free)
+
+
+def _is_free(program: Program, path: LoopPath) -> bool:
+    return freed(program, path) is not None
+
+
+def _free(program: Program, path: LoopPath) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    found = freed(program, path)
+    return None if found is None else (found.private, found.contracts)
+
+
+def _carried_over_free(program: Program) -> Iterator[tuple[LoopPath, LoopPath]]:
+    """Yield loops that carry something, and loops inside of them that do not."""
+    pairs = [
+        (path, inner)
+        for path in loop_paths(program)
+        for inner in _shared(path)
+        if path.loop.execution == inner.loop.execution == "sequential"
+        if not are_blocks(program, path.loop, inner.loop)
+    ]
+    pairs = [(path, inner) for path, inner in pairs if freed(program, path) is None]
+    pairs = [(path, inner) for path, inner in pairs if freed(program, inner) is not None]
+    if not pairs:
+        return
+    try:
+        carrying = carrying_loops(program, flow_of(program))
+    except NoRecurrence:
+        return
+    for path, inner in pairs:
+        around = loops_around(program, path.position)
+        if path.position not in carrying or any(o.position in carrying for o in around):
+            continue
+        # Passes over one range that any order suits are best left side by side.
+        if around and _only_adds(path.loop) and _has_passes(program, path, carrying):
+            continue
+        if inner.position not in carrying:
+            yield path, inner
+
+
+def _shared(path: LoopPath) -> Iterator[LoopPath]:
+    """Yield loops that a loop begins with, and that may hold all of it."""
+    here, position = path.loop, path.position
+    between: set[str] = set()
+    while here.body and all(isinstance(node, Loop) for node in here.body):
+        first, position = here.body[0], (*position, 0)
+        assert isinstance(first, Loop)
+        here = first
+        # Blocks go outward as a whole: what is in them belongs where they are.
+        if not between & {*variables(here.range.start), *variables(here.range.stop)}:
+            yield LoopPath(here, position)
+        between.add(here.variable)
+
+
+def _has_passes(program: Program, path: LoopPath, carrying: dict[Position, bool]) -> bool:
+    """Tell whether another loop that carries something goes over the range of a loop."""
+    return any(
+        other.position in carrying and other.loop.range == path.loop.range
+        for other in loop_paths(program)
+        if other.position != path.position
+    )
+
+
+def _only_adds(loop: Loop) -> bool:
+    """Tell whether a loop does nothing but add to what is there: any order suits that."""
+    inside = [node for node in nodes(loop.body) if isinstance(node, Assign)]
+    return all(
+        len(node.targets) == len(node.values) == 1
+        and accumulation(node.targets[0], node.values[0]) is not None
+        for node in inside
+    )

@@ -1,0 +1,6 @@
+"""Nests of a backward listing, and their text.
+
+what a nest is            nests, standing
+what it reads             again, inside_arrays
+its text                  printing
+"""
