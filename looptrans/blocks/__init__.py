@@ -1,8 +1,8 @@
 """A scheduled nest as operations on blocks.
 
 the block IR              expr, ops, program, text, shapes, arithmetic, identities
-from a nest to kernels    lower, builder, scopes, nest, grid, reach, serial, unit_steps, covered,
-                          in_front
+from a nest to kernels    lower, kernel_groups, kernel_arguments, builder, scopes, nest, grid,
+                          reach, serial, unit_steps, covered, in_front
 where arrays live         sites, stored, storage, cells, common_lanes, overwritten
 statements and values     statements, values, sums, contraction, operands, slices,
                           whole_arrays, appending, picked, tested_sums, bottom

@@ -17,43 +17,16 @@ from looptrans.blocks.constants import met
 from looptrans.blocks.covered import is_covered
 from looptrans.blocks.described import with_described
 from looptrans.blocks.exponents import in_powers_of_two
-from looptrans.blocks.expr import (
-    Dim,
-    Dot,
-    Edge,
-    Load,
-    Position,
-    Role,
-    Scalar,
-    dims_of,
-    walk,
-)
+from looptrans.blocks.expr import Dim, Dot, Position, Role, dims_of, walk
 from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
+from looptrans.blocks.kernel_arguments import arguments_of, constants_of, dims_in
+from looptrans.blocks.kernel_groups import finer, groups_of, with_loops_outside
 from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
-from looptrans.blocks.ops import (
-    MOST_DIMS,
-    ElementLoop,
-    Let,
-    Op,
-    RowBlock,
-    Store,
-    TileLoop,
-    exprs_of,
-    most_dims,
-    ops_in,
-)
+from looptrans.blocks.ops import MOST_DIMS, Let, RowBlock, exprs_of, most_dims, ops_in
 from looptrans.blocks.outside import outside
-from looptrans.blocks.program import (
-    ArrayAccess,
-    ArrayArgument,
-    BlockProgram,
-    Filled,
-    Kernel,
-    NotLowered,
-    Rounding,
-)
+from looptrans.blocks.program import BlockProgram, Filled, Kernel, NotLowered, Rounding
 from looptrans.blocks.quotients import bounded
 from looptrans.blocks.reach import below, reached
 from looptrans.blocks.scalar_form import scalar_form
@@ -61,17 +34,14 @@ from looptrans.blocks.serial import OneRowEach, RunSerially
 from looptrans.blocks.sharing import needed, shared
 from looptrans.blocks.sites import Path, sites
 from looptrans.blocks.slices import sliced
-from looptrans.blocks.storage import Storage
 from looptrans.blocks.stored import stored
 from looptrans.blocks.tested_sums import notes_on_tests
 from looptrans.blocks.unit_steps import unit_steps
 from looptrans.blocks.unseen import asked_by_row
 from looptrans.blocks.whole_arrays import whole
 from looptrans.derivation.step import Derivation
-from looptrans.ir.condition import is_of_indices
 from looptrans.ir.creation import in_16_bits
-from looptrans.ir.index import parameters
-from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.tree import node_at, statements_in
@@ -131,7 +101,7 @@ class _Lowering:
         last = last if written is None else written.program
         self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
         last = with_guards(unit_steps(scalar_form(last)), self._fact)
-        self.program = replace(last, body=tuple(map(_with_loops_outside, last.body)))
+        self.program = replace(last, body=tuple(map(with_loops_outside, last.body)))
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }
@@ -152,17 +122,17 @@ class _Lowering:
 
     def run(self) -> BlockProgram:
         work = [n for n in enumerate(self.program.body) if not isinstance(n[1], Declaration)]
-        groups = _groups(work)
+        groups = groups_of(work)
         try:
             return self._run(groups)
         except NotLowered:
-            finer = _finer(groups)
-            if finer == groups:
+            by_loops = finer(groups)
+            if by_loops == groups:
                 raise
             # What loops hand to each other goes through memory, from one kernel to the next.
             self.notes.clear()
             with suppress(NotLowered):
-                return self._run(finer)
+                return self._run(by_loops)
             raise
 
     def _run(self, groups: list[list[tuple[int, Node]]]) -> BlockProgram:
@@ -343,12 +313,12 @@ class _Lowering:
         ops = in_one(outside(b, shared(needed(ops), b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
-        arrays, scalars = self._arguments(ops, dims, storage)
-        seen = _dims_in(ops) | set(dims)
+        arrays, scalars = arguments_of(program, ops, dims, self._dtype)
+        seen = dims_in(ops) | set(dims)
         b.dims = [dim for dim in b.dims if dim in seen]
         fixed = {p.name for p in program.parameters if p.kind == "const"}
         used = [scalar.name for scalar in scalars if scalar.name in fixed]
-        constants = tuple(dict.fromkeys((*_constants(b.dims), *used)))
+        constants = tuple(dict.fromkeys((*constants_of(b.dims), *used)))
         grouped = len(row_dims) == 2 and any(
             isinstance(part, Dot) for op in ops_in(ops) for e in exprs_of(op) for part in walk(e)
         )
@@ -370,49 +340,6 @@ class _Lowering:
 
     def _fact(self, loop: Loop) -> Append | None:
         return self.facts.get((loop.variable, frozenset(statements_in((loop,)))))
-
-    def _arguments(
-        self, ops: tuple[Op, ...], grid: list[Dim], storage: dict[str, Storage]
-    ) -> tuple[tuple[ArrayArgument, ...], tuple[Scalar, ...]]:
-        read: set[str] = set()
-        written: set[str] = set()
-        added: set[str] = set()
-        used: set[str] = set()
-        for op in ops_in(ops):
-            if isinstance(op, Store):
-                written.add(op.array)
-                if op.folded:
-                    added.add(op.array)
-            for expr in exprs_of(op):
-                for part in walk(expr):
-                    if isinstance(part, Load):
-                        read.add(part.array)
-                    elif isinstance(part, Scalar):
-                        used.add(part.name)
-                    elif isinstance(part, Position | Edge):
-                        used |= _names(part.dim)
-        for dim in grid:
-            used |= _names(dim)
-        arrays = []
-        for array in self.program.arrays:
-            if array.name in read | written:
-                access = _access(array.name in read, array.name in written, array.name in added)
-                arrays.append(
-                    ArrayArgument(
-                        array.name,
-                        array.rank,
-                        array.element,
-                        access,
-                        array.shape,
-                        self._dtype(array),
-                    )
-                )
-        scalars = tuple(
-            Scalar(p.name, "float" if p.kind == "real" else "int")
-            for p in self.program.parameters
-            if p.name in used
-        )
-        return tuple(arrays), scalars
 
     # The launcher
 
@@ -438,126 +365,13 @@ class _Lowering:
         return tuple(found)
 
 
-def _with_loops_outside(node: Node) -> Node:
-    """Ask of sizes in each iteration, where a loop of programs stands under a guard alone.
-
-    if T > 0: for b: S(b)    ->    for b: if T > 0: S(b)
-    """
-    match node:
-        case If(condition, (inner,), ()) if is_of_indices(condition):
-            found = _with_loops_outside(inner)
-            if isinstance(found, Loop) and found.execution == "parallel":
-                guarded = replace(node, body=found.body)
-                return replace(found, body=(_with_loops_outside(guarded),))
-    return node
-
-
-def _groups(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:
-    """Return what each kernel does: a parallel loop, or all that stands between two of them.
-
-    What stands before a parallel loop and has nothing to do with it, such as the start of a sum
-    that is gathered later, goes to what stands behind it.
-    """
-    found: list[list[tuple[int, Node]]] = []
-    waiting: list[tuple[int, Node]] = []
-    for number, node in work:
-        if not (isinstance(node, Loop) and node.execution == "parallel"):
-            waiting.append((number, node))
-            continue
-        before = [each for each in waiting if not _meet(each[1], node)]
-        if len(before) < len(waiting):
-            found.append(waiting)
-            before = []
-        found.append([(number, node)])
-        waiting = before
-    return [*found, waiting] if waiting else found
-
-
-def _finer(groups: list[list[tuple[int, Node]]]) -> list[list[tuple[int, Node]]]:
-    """Return what each kernel does, where what reads what a loop before it writes has its own.
-
-    What stands before a loop goes with it, but for what reads an array that the loop writes:
-
-        state = y[T]
-        for t in range(T - 1, -1, -1): state = a[t] * state; y[t] = state
-    """
-    found: list[list[tuple[int, Node]]] = []
-    waiting: list[tuple[int, Node]] = []
-    for group in groups:
-        found.append([])
-        for number, node in group:
-            is_handed = any(_hands_over(earlier, node) for _, earlier in found[-1])
-            if is_handed:
-                found.append([])
-            if is_handed or isinstance(node, Loop):
-                found[-1] += waiting
-                waiting = []
-                starts = [each for _, each in found[-1] if not isinstance(each, Loop)]
-                if any(_hands_over(node, start) for start in starts):
-                    found.append([])
-                found[-1].append((number, node))
-            else:
-                waiting.append((number, node))
-        found[-1] += waiting
-        waiting = []
-    return [group for group in found if group]
-
-
-def _hands_over(first: Node, second: Node) -> bool:
-    """Tell whether a loop writes an array that something else reads."""
-    written = {site.array for site in sites((first,)) if site.is_write and site.subscripts}
-    read = {site.array for site in sites((second,)) if not site.is_write}
-    return isinstance(first, Loop) and bool(written & read)
-
-
-def _meet(one: Node, other: Node) -> bool:
-    """Tell whether one of two writes what the other touches."""
-    mine, its = sites((one,)), sites((other,))
-    return any(a.array == b.array and (a.is_write or b.is_write) for a in mine for b in its)
-
-
 def _is_read(kernels: list[Kernel], name: str) -> bool:
     """Tell whether a kernel reads what an array holds, if only to add to it."""
     return any(a.name == name and a.access != "out" for k in kernels for a in k.arrays)
 
 
-def _access(is_read: bool, is_written: bool, is_added: bool) -> ArrayAccess:
-    if is_added:
-        return "added"
-    if is_read and is_written:
-        return "inout"
-    return "in" if is_read else "out"
-
-
 def _key(program: Program, fact: Append) -> tuple[str, frozenset[str]]:
     return fact.loop, frozenset(statements_in((node_at(program, fact.position),)))
-
-
-def _dims_in(ops: tuple[Op, ...]) -> set[Dim]:
-    found: set[Dim] = set()
-    for op in ops_in(ops):
-        if isinstance(op, TileLoop | ElementLoop):
-            found.add(op.dim)
-        if isinstance(op, Let):
-            found |= set(op.dims)
-        for expr in exprs_of(op):
-            for part in walk(expr):
-                found |= set(dims_of(part))
-    return found
-
-
-def _names(dim: Dim) -> set[str]:
-    most = () if dim.most is None else parameters(dim.most)
-    return {*parameters(dim.start), *parameters(dim.stop), *most}
-
-
-def _constants(dims: list[Dim]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for dim in dims:
-        if dim.role == "lanes":
-            for name in (*parameters(dim.start), *parameters(dim.stop)):
-                found[name] = None
-    return tuple(found)
 
 
 def _fill(creation: Create | None, name: str) -> float | int | bool | None:
