@@ -501,3 +501,23 @@ def test_any_and_all_are_extrema() -> None:
     first, second = listing(program).splitlines()[3:5]
     assert "if max(1.0 if A[i, e] > x[e] else 0.0 for e in range(0, N)) > 0.0" in first
     assert "not min(1.0 if e <= i else 0.0 for e in range(0, N) if x[e] > 0.0) > 0.0" in second
+
+
+@pytest.mark.parametrize("symbol", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("number", range(-2, 3))
+def test_choice_of_indices_is_the_smaller_or_larger_or_refused(
+    symbol: str, swapped: bool, number: int
+) -> None:
+    chosen, otherwise = (f"N - i + {number}", "2") if swapped else ("2", f"N - i + {number}")
+    text = f"{chosen} if N {symbol} i + 2 else {otherwise}"
+    try:
+        program = read(f"def f(x, N):\n    for i in range(N):\n        x[{text}] = 0.0\n")
+    except ListingError as error:
+        assert number and "is not an affine index expression" in str(error)
+        return
+    (statement,) = find(program, Assign)
+    (index,) = statement.targets[0].subscripts
+    assert isinstance(index, Extremum)
+    for values in ({"i": i, "N": size} for i in range(9) for size in range(9)):
+        assert evaluate(index, values) == eval(text, {}, values)

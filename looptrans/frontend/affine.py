@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from looptrans.ir.affine import form_of
 from looptrans.ir.index import (
     Arith,
+    Extremum,
     Index,
     Int,
     Let,
@@ -56,3 +58,30 @@ def is_fixed(index: Index) -> bool:
     """Tell whether an index expression has the same value throughout a run."""
     bare = without_lets(index)
     return not variables(bare) and not opaque_terms(bare)
+
+
+def chosen_extremum(
+    symbol: str, left: Index, right: Index, chosen: Index, otherwise: Index
+) -> Extremum | None:
+    """Return a choice between two indices as the smaller or larger of them, where it is one.
+
+    i - w if i >= w else 0    ->    max(i - w, 0)
+
+    Args:
+        symbol: `<`, `<=`, `>` or `>=`.
+        left: What is tested on its left.
+        right: What it is compared with.
+        chosen: The index where the test holds.
+        otherwise: The index where it does not.
+    """
+    sign = 1 if symbol in (">", ">=") else -1
+    # What is 1 at least where the test holds, and 0 at most elsewhere.
+    test = form_of(without_lets(left)).plus(form_of(without_lets(right)), -1).times(sign)
+    least = 1 if symbol in ("<", ">") else 0
+    apart = form_of(without_lets(chosen)).plus(form_of(without_lets(otherwise)), -1)
+    above, below = apart.plus(test, -1), apart.plus(test)
+    if above.is_constant and above.constant + least >= 0 >= above.constant + least - 1:
+        return Extremum("max", (chosen, otherwise))
+    if below.is_constant and below.constant - least <= 0 <= below.constant - least + 1:
+        return Extremum("min", (chosen, otherwise))
+    return None

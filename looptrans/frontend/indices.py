@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
-from looptrans.frontend.affine import constant_of, is_fixed, without_lets
+from looptrans.frontend.affine import chosen_extremum, constant_of, is_fixed, without_lets
 from looptrans.frontend.annotations import OPERATORS
 from looptrans.frontend.mistakes import (
     BadStep,
@@ -48,6 +48,7 @@ from looptrans.ir.value import Range
 
 LARGEST_INTEGER = 2**63
 LARGEST_LET = 100
+ORDERS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 AFFINE = "an index expression is a sum of loop variables and sizes times constants"
 
 
@@ -102,6 +103,8 @@ class Indices:
                 return self._call(node, arguments)
             case ast.Subscript():
                 return self._opaque(node)
+            case ast.IfExp():
+                return self._choice(node)
             case _:
                 raise self._not_affine(node)
 
@@ -211,6 +214,20 @@ class Indices:
             return inner if name != "abs" else Extremum("max", (inner, Neg(inner)))
         raise self._not_affine(node)
 
+    def _choice(self, node: ast.IfExp) -> Index:
+        """Read a choice that is the smaller or larger of two indices, `i - w if i > w else 0`."""
+        match node.test:
+            case ast.Compare(left=first, ops=[operator], comparators=[second]):
+                symbol = ORDERS.get(type(operator))
+                if symbol is not None:
+                    sides = self.index(first), self.index(second)
+                    found = chosen_extremum(
+                        symbol, *sides, self.index(node.body), self.index(node.orelse)
+                    )
+                    if found is not None:
+                        return found
+        raise self._not_affine(node)
+
     def _not_affine(self, node: ast.expr) -> NonAffineIndex:
         match node:
             case ast.BinOp(op=ast.Div()):
@@ -219,6 +236,9 @@ class Indices:
                 remedy = "write an integer"
             case ast.Slice():
                 remedy = "subscript with single indices here"
+            case ast.IfExp():
+                remedy = "write it with min or max, write each case under a guard of its own, or "
+                remedy += "read it from an integer array that is handed over"
             case _:
                 remedy = "write it with + - * // % and min, max of loop variables and sizes"
         return NonAffineIndex(
