@@ -92,3 +92,14 @@ def test_verify_allows_for_their_rounding_alone(dtype: str) -> None:
     sizes = [{"N": 19, "C": 7, "E": 12}]
     assert verify(program(PROJECTED), sizes, [dtype]).passed
     assert verify_backward(program(PROJECTED), sizes, [dtype]).passed
+
+
+@pytest.mark.parametrize("kind", ["float16", None])
+def test_products_of_what_is_handed_on_in_float32_have_a_note(kind: str | None) -> None:
+    text = PROJECTED if kind else PROJECTED.replace(", dtype=float16", "")
+    notes = [note for note in emitted(program(text)).blocks.notes if "float32" in note]
+    if kind:
+        assert notes == []
+    else:
+        (note,) = notes
+        assert note.startswith("q, k and v go from kernel to kernel in float32")

@@ -5,7 +5,8 @@ from a nest to kernels    lower, kernel_groups, kernel_arguments, builder, scope
                           reach, serial, unit_steps, covered, in_front
 where arrays live         sites, stored, storage, cells, common_lanes, overwritten
 statements and values     statements, values, sums, contraction, operands, slices,
-                          whole_arrays, appending, picked, tested_sums, bottom
+                          whole_arrays, appending, picked, tested_sums, bottom,
+                          handed_on
 what a loop visits        ranges, solving, ends, order, lifting, masked, runs
 rows that share a block   groups, balance
 loops in parts            parts

@@ -19,6 +19,7 @@ from looptrans.blocks.described import with_described
 from looptrans.blocks.exponents import in_powers_of_two
 from looptrans.blocks.expr import Dim, Dot, Position, Role, dims_of, walk
 from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
+from looptrans.blocks.handed_on import notes_on_types
 from looptrans.blocks.kernel_arguments import arguments_of, constants_of, dims_in
 from looptrans.blocks.kernel_groups import finer, groups_of, with_loops_outside
 from looptrans.blocks.late import with_late
@@ -111,14 +112,20 @@ class _Lowering:
 
     def _dtype(self, array: Array) -> str | None:
         """Return the element type that an array has, where it is not that of the inputs."""
+        return self._asked(array) or ("float32" if self._is_handed(array) else None)
+
+    def _asked(self, array: Array) -> str | None:
+        """Return the element type that the listing gives to an array."""
         creation = self.creations.get(array.name)
         if creation is not None and creation.element is not None:
             return creation.element
-        if array.annotation is not None and array.annotation.startswith("Float32["):
-            return "float32"
-        # What only kernels hand to each other is not rounded on the way.
+        is_float32 = array.annotation is not None and array.annotation.startswith("Float32[")
+        return "float32" if is_float32 else None
+
+    def _is_handed(self, array: Array) -> bool:
+        """Tell whether only kernels hand an array to each other: it is not rounded on the way."""
         is_own = array.role != "input" and array.name not in self.program.outputs
-        return "float32" if is_own and array.element == "float" else None
+        return is_own and array.element == "float"
 
     def run(self) -> BlockProgram:
         work = [n for n in enumerate(self.program.body) if not isinstance(n[1], Declaration)]
@@ -167,6 +174,12 @@ class _Lowering:
             return self._run(groups)
         last = self.derivation.last
         not_done = (note.removesuffix(".") for note in self.derivation.notes)
+        notes = [*not_done, *self.notes, *notes_on_tests(last)]
+        if self.rounded is None:
+            # What a backward pass hands on has no line in the listing.
+            created = {n.array for n in self.derivation.program.body if isinstance(n, Declaration)}
+            handed = [a for a in program.arrays if a.name in created and self._is_handed(a)]
+            notes += notes_on_types(kernels, [a.name for a in handed if not self._asked(a)])
         found = BlockProgram(
             self.derivation.program,
             last,
@@ -175,7 +188,7 @@ class _Lowering:
             program.outputs,
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
-            tuple(dict.fromkeys((*not_done, *self.notes, *notes_on_tests(last)))),
+            tuple(dict.fromkeys(notes)),
             reached(program),
             below(program),
         )

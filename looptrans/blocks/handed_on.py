@@ -1,0 +1,44 @@
+"""Arrays that kernels hand to each other in float32, and multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from looptrans.blocks.expr import Cast, Dot, Expr, Load, Name, walk
+from looptrans.blocks.ops import Let, exprs_of, ops_in
+from looptrans.blocks.program import Kernel
+
+
+def notes_on_types(kernels: Collection[Kernel], handed: Collection[str]) -> tuple[str, ...]:
+    """Return a note on the arrays whose products tensor cores do not work out.
+
+    Args:
+        kernels: The kernels of a listing.
+        handed: What they hand to each other in float32, as the listing says nothing else.
+    """
+    multiplied = {array for kernel in kernels for array in _multiplied(kernel)}
+    names = [name for name in handed if name in multiplied]
+    if not names:
+        return ()
+    *others, last = names
+    listed = f"{', '.join(others)} and {last}" if others else last
+    go, are, they = ("go", "are", "they are") if others else ("goes", "is", "it is")
+    return (
+        f"{listed} {go} from kernel to kernel in float32, and {are} multiplied so, without tensor "
+        f"cores; created with dtype=float16 {they} stored, and multiplied, in 16 bits",
+    )
+
+
+def _multiplied(kernel: Kernel) -> set[str]:
+    """Return the arrays whose blocks are operands of matrix products."""
+    ops = tuple(ops_in(kernel.body))
+    loads = {op.name: op.value for op in ops if isinstance(op, Let)}
+    found: set[str] = set()
+    for op in ops:
+        for part in (part for expr in exprs_of(op) for part in walk(expr)):
+            if isinstance(part, Dot):
+                for operand in (part.left, part.right):
+                    inner: Expr | None = operand.operand if isinstance(operand, Cast) else operand
+                    inner = loads.get(inner.name) if isinstance(inner, Name) else inner
+                    found |= {inner.array} if isinstance(inner, Load) else set()
+    return found
