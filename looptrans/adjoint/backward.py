@@ -24,7 +24,16 @@ from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rewriting.extremes import with_places_kept
-from looptrans.adjoint.rewriting.simpler import NAMES, ORDER, PLACES, ROWS, SIZES, Simpler, simpler
+from looptrans.adjoint.rewriting.simpler import (
+    MIRRORS,
+    NAMES,
+    ORDER,
+    PLACES,
+    ROWS,
+    SIZES,
+    Simpler,
+    simpler,
+)
 from looptrans.adjoint.rewriting.spelled import with_extrema_spelled
 from looptrans.adjoint.rewriting.unread import without_unread
 from looptrans.adjoint.through_time import closed
@@ -91,10 +100,11 @@ def _backward(
         else:
             with contextlib.suppress(NotDifferentiated):
                 return _through_time(program, of, wrt)
-            named = simpler(program, (NAMES,))
-            if named is not None:
-                with contextlib.suppress(NotDifferentiated):
-                    return _simplified(_backward(named.program, of, wrt), program, named)
+            for kind in (NAMES, MIRRORS):
+                seen = simpler(program, (kind,))
+                if seen is not None:
+                    with contextlib.suppress(NotDifferentiated):
+                        return _simplified(_backward(seen.program, of, wrt), program, seen)
             if not error.remedy:
                 error = _with_states(error, program)
         error.within = error.within or program

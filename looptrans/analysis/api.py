@@ -126,12 +126,16 @@ def negative_subscripts(program: Program, *, budget: float = DEFAULT_SECONDS) ->
         return ()
 
 
-def is_written_once(program: Program, array: str, *, budget: float = ONCE_SECONDS) -> bool:
+def is_written_once(
+    program: Program, array: str, *, again: bool = False, budget: float = ONCE_SECONDS
+) -> bool:
     """Tell whether no cell of an array is written twice, as y[2 * f] and y[2 * f + 1] are not.
 
     Args:
         program: The program.
         array: The array.
+        again: Whether one iteration of all loops that two statements share may write a cell twice,
+            as with s[i, j] and s[j, i].
         budget: Seconds.
     """
     found = dependences(
@@ -142,7 +146,9 @@ def is_written_once(program: Program, array: str, *, budget: float = ONCE_SECOND
         witnesses=False,
         budget=budget,
     )
-    return found.unknown is None and not found.dependences
+    return found.unknown is None and all(
+        again and each.carried_by is None for each in found.dependences
+    )
 
 
 def components(

@@ -348,6 +348,7 @@ class _Lowering:
             grouped,
             not grouped and grows(tuple(dims), ops),
             tuple(a.name for a in arrays if a.access in ("inout", "added")),
+            frozenset(name for name, own in storage.items() if own.again),
         )
         return with_described(with_late(kernel)), b.seen_contracted
 

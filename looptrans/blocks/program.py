@@ -109,6 +109,7 @@ class Kernel:
             the grid are rows, and each operand of a matrix product depends on one of them.
         last_first: Whether programs begin with the last block of the fastest dimension of the grid.
         restored: Arrays that are read and written, so that timing must put them back.
+        again: Arrays of which two statements may store one element, one after the other.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Kernel:
     grouped: bool = False
     last_first: bool = False
     restored: tuple[str, ...] = ()
+    again: frozenset[str] = frozenset()
 
     def with_float32(self, names: Collection[str]) -> Kernel:
         """Return the kernel with arrays of these names in float32, whatever the inputs are."""

@@ -30,6 +30,7 @@ class Storage:
         sites: Its accesses.
         kept: For a register, whether it must be in memory when the kernel ends: all of it, whatever
             guards stand around every access.
+        again: For `streamed`, whether two statements of an iteration may store to one cell.
     """
 
     array: str
@@ -41,6 +42,7 @@ class Storage:
     scope: Path = ()
     definition: tuple[tuple[str, ...], Value] | None = None
     kept: bool = False
+    again: bool = False
 
     @property
     def is_written(self) -> bool:

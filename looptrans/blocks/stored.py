@@ -2,7 +2,8 @@
 
     loaded      it is only read: every read is a load
     register    every access is to the cell of the iteration itself: a block that programs keep
-    streamed    it is only written, by one statement or each cell once: every write is a store
+    streamed    it is only written, by one statement, or each cell by one iteration: every write is
+                a store
     added       atomic parts add to it, and nothing else touches it: every one adds in memory
     recomputed  one statement writes it from inputs alone, and others read it at other cells: they
                 work its value out again
@@ -104,8 +105,11 @@ def _storage(
     if definition is not None:
         return Storage(name, "recomputed", sites, definition=definition)
     reads = [site for site in sites if not site.is_write]
-    if not reads and not is_scalar and is_written_once(program, name):
-        return Storage(name, "streamed", sites)
+    if not reads and not is_scalar:
+        if is_written_once(program, name):
+            return Storage(name, "streamed", sites)
+        if is_written_once(program, name, again=True):
+            return Storage(name, "streamed", sites, again=True)
     if shared is not None:
         raise NotLowered(
             f"no subscript tells which cells of {name} are set by which iteration of {shared}: "
@@ -178,8 +182,11 @@ def _in_the_way(reads: list[Site], writes: list[Site]) -> Site:
 
     def is_elsewhere(site: Site) -> bool:
         pairs = zip(site.subscripts, writes[0].subscripts, strict=True)
+        around = {binding.variable for binding in site.bindings}
+        # Loops that do not stand in each other may call the same cells by two names.
         return any(
-            one != other and not (isinstance(one, Var) and isinstance(other, Var))
+            one != other
+            and not (isinstance(one, Var) and isinstance(other, Var) and other.name not in around)
             for one, other in pairs
         )
 

@@ -265,6 +265,8 @@ class _Writer:
     def _ops(self, ops: tuple[Op, ...], depth: int) -> list[str]:
         lines: list[str] = []
         waiting = True  # whether threads may be behind that load or store what is stored next
+        # What was stored since threads last waited, and may be stored again.
+        behind = set(self.kernel.again) if depth > 1 else set[str]()
         outside, told = dict(self.expr.at), set(self.told)
         for number, op in enumerate(ops):
             if isinstance(op, TileLoop) and op.body:
@@ -278,11 +280,13 @@ class _Writer:
                 case Store(array, subscripts, value, mask, labels, note, folded):
                     text = self.expr.store(array, subscripts, value, mask, folded)
                     is_guarded = array in self.optional
-                    if array in self.loaded | self.overwritten:
-                        if waiting:
-                            why = LOADED_BEFORE if array in self.loaded else STORED_BEFORE
-                            lines += statement("tl.debug_barrier()", depth, why)
-                        waiting = False
+                    is_touched = array in self.loaded | self.overwritten
+                    if (is_touched and waiting) or array in behind:
+                        why = LOADED_BEFORE if array in self.loaded else STORED_BEFORE
+                        lines += statement("tl.debug_barrier()", depth, why)
+                        behind.clear()
+                    waiting = waiting and not is_touched
+                    behind |= self.kernel.again & {array}
                     if is_guarded:
                         pointer = self.expr.pointer(array)
                         lines += statement(f"if {pointer} is not None:", depth)
@@ -290,6 +294,7 @@ class _Writer:
                 case TileLoop() | ElementLoop() | Branch() | RowBlock() if op.body:
                     waiting = True
                     lines += self._block(op, depth)
+                    behind |= self.kernel.again
                 case _:
                     pass
         self.expr.at, self.told = outside, told

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.rewriting.gathered import with_sums_gathered
+from looptrans.adjoint.rewriting.mirrored import with_mirrors_apart
 from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
@@ -100,14 +101,16 @@ def lowered(
     if one_each is not None:
         with contextlib.suppress(NotLowered):
             return lower(one_each, rounded=rounded, one_each=True)
-    gathered = with_sums_gathered(program)
-    if gathered is not None:
+    for otherwise in (with_sums_gathered, with_mirrors_apart):
+        seen = otherwise(program)
+        if seen is None:
+            continue
         with contextlib.suppress(Refused, NotLowered):
-            found = lowered(gathered.program, rounded=rounded)
+            found = lowered(seen.program, rounded=rounded)
             return replace(
                 found,
                 listing=program,
-                steps=(gathered.text, *found.steps),
+                steps=(seen.text, *found.steps),
                 # Its guards would pass over what the listing adds to cells that are none.
                 reached=reached(program),
                 below=below(program),

@@ -30,7 +30,7 @@ def rounds_operands(program: Program, dtype: str) -> bool:
 
     So is what a listing asks for in 16 bits, whatever the type of the inputs.
     """
-    if _stored(program) != program:
+    if _stored(program, dtype) != program:
         return True
     if dtype == "float32":
         return False
@@ -59,7 +59,7 @@ def run_rounded(reference: Reference, inputs: Inputs, dtype: str, number: int) -
     program = reference.program
     if dtype != "float32":
         program = with_rounded_operands(program, dtype, 1.0 + number / ROUNDINGS)
-    return reference_of(_stored(program)).run(inputs, "float32")
+    return reference_of(_stored(program, dtype)).run(inputs, "float32")
 
 
 def with_rounded_operands(
@@ -76,12 +76,7 @@ def with_rounded_operands(
         scale: What operands are multiplied with where they are rounded.
         overflows: Whether one that is too large for the type becomes infinite, or stays.
     """
-    inputs = {
-        array.name
-        for array in program.arrays
-        if array.role == "input" and array.element == "float" and array.rank
-        if not (array.annotation or "").startswith("Float32[")
-    }
+    inputs = _inputs(program)
 
     def is_input(value: Value) -> bool:
         return isinstance(value, Read) and value.access.array in inputs
@@ -156,9 +151,25 @@ def with_rounded_operands(
     return replace(program, body=rewritten(program.body, rounded))
 
 
-def _stored(program: Program) -> Program:
-    """Return a program in which other statements read arrays of 16 bits as they are stored."""
+def _inputs(program: Program) -> set[str]:
+    """Return the arguments that have the type of the inputs."""
+    return {
+        array.name
+        for array in program.arrays
+        if array.role == "input" and array.element == "float" and array.rank
+        if not (array.annotation or "").startswith("Float32[")
+    }
+
+
+def _stored(program: Program, dtype: str) -> Program:
+    """Return a program in which other statements read arrays of 16 bits as they are stored.
+
+    Those are what it asks for so, and arguments of such a type that it writes.
+    """
     types = in_16_bits(program)
+    if dtype != "float32":
+        written = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+        types |= dict.fromkeys(written & _inputs(program), dtype)
 
     def each(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign):

@@ -25,6 +25,7 @@ from looptrans.adjoint.rewriting.few_iterations import FewIterations, with_few_i
 from looptrans.adjoint.rewriting.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.rewriting.guarded_cells import GuardedCells, with_guarded_cells
 from looptrans.adjoint.rewriting.last_terms import Ahead, with_last_terms_ahead
+from looptrans.adjoint.rewriting.mirrored import Mirrored, with_mirrors_apart
 from looptrans.adjoint.rewriting.order import (
     with_loops_outward,
     with_numbers_inward,
@@ -83,6 +84,7 @@ _Seen: TypeAlias = (
     | GuardedStarts
     | Inward
     | MadeOnce
+    | Mirrored
     | OwnNames
     | Outward
     | WholeLoops
@@ -125,6 +127,8 @@ ROWS: Final = "parts of rows"
 TO_ROWS: Final = "numbers to rows"
 # Loops over the same rows that use one name, of which each keeps states of its own.
 NAMES: Final = "own names throughout"
+# Cells that are not those of an iteration, in nests of their own.
+MIRRORS: Final = "mirrors apart"
 # Sizes where integer scalars stand for them.
 SIZES: Final = "sizes"
 # Rows where they are, arrays that are set once, extrema written as such, and nests with nothing
@@ -187,6 +191,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
     "own names": with_own_names,
     NAMES: lambda p: with_own_names(p, throughout=True),
+    MIRRORS: with_mirrors_apart,
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
     "weights apart": lambda p: with_weights_apart(program_of_indices(p)),
     "last terms": lambda p: with_last_terms_ahead(program_of_indices(p)),
