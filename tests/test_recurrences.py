@@ -77,6 +77,29 @@ def f(U: Float[Array, "D D"], W: Float[Array, "D D"], X: Float[Array, "T D"]):
             c[d] = g * c[d] + (1.0 - g) * sum(W[d, k] * h[t, k] for k in range(D)) + X[t, d]
             h[t + 1, d] = g * tanh(c[d])
     return h
+### a delay alone
+def f(x: Float[Array, "B N"], a: float, b: float):
+    y = zeros((B, N))
+    for i in range(B):
+        last = 0.0
+        for t in range(N):
+            y[i, t] = a * x[i, t] + b * last
+            last = x[i, t]
+    return y
+### delays of what comes in and what goes out, one way and back
+def f(x: Float[Array, "B N"], a: float, b: float, c: float):
+    u = zeros((B, N)); y = zeros((B, N))
+    for i in range(B):
+        x1 = 0.0; u1 = 0.0; u2 = 0.0
+        for t in range(N):
+            u[i, t] = a * x[i, t] + b * x1 + c * u1 - 0.5 * u2
+            x1 = x[i, t]; u2 = u1; u1 = u[i, t]
+    for i in range(B):
+        x1 = 0.0; y1 = 0.0
+        for t in range(N - 1, -1, -1):
+            y[i, t] = a * x1 + c * y1 + u[i, t]
+            x1 = x[i, t]; y1 = y[i, t]
+    return y
 ### two iterations back
 def f(a: Float[Array, "T"], b: Float[Array, "T"]):
     x = zeros(T)

@@ -94,9 +94,10 @@ def opened(program: Program) -> Opened | None:
 
 
 def _carried(program: Program) -> set[tuple[str, str]]:
-    """Return the statements that read what an earlier iteration has set in an array, in a cycle.
+    """Return the statements that read what an earlier iteration has set in an array.
 
-    Of each the label and the array: every cell is set once, and none after it is read there.
+    Of each the label and the array: every cell is set once, and none after it is read there. Those
+    in a cycle come first; where there is none, such as with delays, all of them.
     """
     values = flows(program)
     carried = [
@@ -116,7 +117,8 @@ def _carried(program: Program) -> set[tuple[str, str]]:
     if parts.unknown is not None:
         return set()
     part = {label: n for n, each in enumerate(parts.components) for label in each.statements}
-    found = {(each.sink, each.array) for each in carried if part[each.source] == part[each.sink]}
+    around = [each for each in carried if part[each.source] == part[each.sink]]
+    found = {(each.sink, each.array) for each in around or carried}
     once = {name for name in {n for _, n in found - early} if is_written_once(program, name)}
     # In the nests where it is made, everything else reads it as it comes in, too.
     nests = {
