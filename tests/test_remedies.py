@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from looptrans.frontend import parse
+from looptrans.ir.diagnostic import ListingError
+from looptrans.ir.source import Source
+from looptrans.transforms.script import apply_all
 from tests.test_bad_input import mistakes_of
 
 REMEDIES = {
@@ -55,3 +59,27 @@ def test_a_size_of_a_shape_is_nothing_else(argument: str, what: str) -> None:
     text = f'def f(x: Float[Array, "n"], {argument}):\n    for i in range(3): x[i] = 1.0\n'
     (mistake,) = mistakes_of(text)
     assert mistake.message == f"the size 'n' of the annotation is also {what}"
+
+
+def test_what_stands_between_two_loops_is_got_out_of_the_way() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            """\
+def f(A, B, N):
+    for i in range(0, N):
+        t = A[i]
+        u = t * 2.0
+        for j in range(0, N):
+            B[i, j] = B[i, j] + t * u
+        A[i] = u
+    return A, B
+""",
+        )
+    )
+    with pytest.raises(ListingError) as mistake:
+        apply_all(program, ["interchange(i, j)"])
+    remedy, _, _ = mistake.value.render().rpartition("help: ")[2].partition(" first")
+    assert remedy == "expand(t, i); expand(u, i); distribute(i, S3, S4)"
+    steps = apply_all(program, [remedy, "interchange(i@S3, j)"])
+    assert [step.verdict.decision for step in steps] == ["legal"] * 4
