@@ -83,3 +83,27 @@ def f(A, B, N):
     assert remedy == "expand(t, i); expand(u, i); distribute(i, S3, S4)"
     steps = apply_all(program, [remedy, "interchange(i@S3, j)"])
     assert [step.verdict.decision for step in steps] == ["legal"] * 4
+
+
+@pytest.mark.parametrize("name", ["phased_atomics", "block_reduce", "ordered_atomics"])
+def test_what_cannot_be_told_in_one_step_can_in_two(name: str) -> None:
+    program = parse(
+        Source(
+            "t.py",
+            """\
+def f(c: Float[Array, "N N"], n: Int[Array, "N", "0:N"], y: Float[Array, "N"], N):
+    best = -inf
+    for i in range(N):
+        tot = 0.0
+        for j in range(n[i]):
+            tot = tot + c[i, j]
+            best = max(best, tot)
+        y[i] = tot
+    return y, best
+""",
+        )
+    )
+    (step,) = apply_all(program, [f"{name}(i)"])
+    assert (step.verdict.decision, step.verdict.help) == ("unknown", "privatize(i) first")
+    steps = apply_all(program, ["privatize(i)", f"{name}(i)"])
+    assert [step.verdict.decision for step in steps] == ["legal"] * 2
