@@ -107,3 +107,13 @@ def f(c: Float[Array, "N N"], n: Int[Array, "N", "0:N"], y: Float[Array, "N"], N
     assert (step.verdict.decision, step.verdict.help) == ("unknown", "privatize(i) first")
     steps = apply_all(program, ["privatize(i)", f"{name}(i)"])
     assert [step.verdict.decision for step in steps] == ["legal"] * 2
+
+
+def test_a_statement_that_mentions_an_inner_loop_is_not_to_be_hoisted_from_it_first() -> None:
+    text = "def f(A, B, N):\n    for i in range(N):\n        for j in range(N):\n            "
+    remedies = []
+    for statement in ("A[0] = B[1]", "A[j] = B[i]"):
+        with pytest.raises(ListingError) as mistake:
+            apply_all(parse(Source("t.py", f"{text}{statement}\n")), ["hoist(S1, i)"])
+        remedies.append(mistake.value.render().rpartition("help: ")[2].strip())
+    assert remedies == ["hoist(S1, j) first", "hoist what does not mention i and j"]

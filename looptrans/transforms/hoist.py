@@ -9,7 +9,7 @@ from looptrans.ir.listing import assign_text, condition_text
 from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.walk import Placed, accesses, nodes
-from looptrans.transforms.accesses import is_about, place_of
+from looptrans.transforms.accesses import is_about, listed, place_of
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.extents import runs_at_all
 from looptrans.transforms.guards import guarded, guards_between, nodes_between, without
@@ -138,6 +138,12 @@ def _require_only_guards(program: Program, place: Placed, path: LoopPath) -> Non
             case Loop():
                 inner = loop_name(program, place.loop_positions[-1])
                 what, remedy = f"in the loop {inner}", f"hoist({label}, {inner}) first"
+                depth = place.loop_positions.index(path.position)
+                named = [
+                    m.variable for m in place.loops[depth:] if is_about(place.node, m.variable)
+                ]
+                if named:
+                    remedy = f"hoist what does not mention {listed(named)}"
             case If():
                 what = f"under {node.label}, a guard that depends on data"
                 remedy = "write a ternary, x if … else …, or put the guard around the loop"
