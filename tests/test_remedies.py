@@ -117,3 +117,24 @@ def test_a_statement_that_mentions_an_inner_loop_is_not_to_be_hoisted_from_it_fi
             apply_all(parse(Source("t.py", f"{text}{statement}\n")), ["hoist(S1, i)"])
         remedies.append(mistake.value.render().rpartition("help: ")[2].strip())
     assert remedies == ["hoist(S1, j) first", "hoist what does not mention i and j"]
+
+
+def test_a_remedy_is_offered_where_there_is_one() -> None:
+    def help_of(body: str, call: str) -> str:
+        text = f"def f(A, B, N):\n    s = 0.0\n    for i in range(N):\n        {body}\n"
+        program = parse(Source("t.py", f"{text}    return A, B, s\n"))
+        try:
+            (step,) = apply_all(program, [call])
+        except ListingError as mistake:
+            return mistake.render().rpartition("help: ")[2].strip()
+        return step.verdict.help
+
+    tied = "A[i] = A[i] * B[i]; B[i + 1] = A[i]"
+    assert help_of(tied, "distribute(i, S3)") == "the dependences let i be split nowhere"
+    tied = "B[i] = A[i + 1]; A[i] = s; A[i + 1] = 2.0"
+    assert help_of(tied, "distribute(i, S4)").startswith("distribute(i) splits it as far")
+    turns = "ordered_atomics(i) lets the iterations take turns at s"
+    assert help_of("s = s * A[i] + B[i]", "privatize(i)") == turns
+    kept = "promote(A, i) keeps the element in a local instead"
+    assert help_of("B[i] = s; A[0] = A[0] * 2.0", "hoist(S3, i)") == kept
+    assert help_of("A[i] = B[i]; A[0] = A[0] * 2.0", "hoist(S3, i)") == ""

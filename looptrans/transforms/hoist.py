@@ -85,9 +85,16 @@ def _help(program: Program, place: Placed, path: LoopPath) -> str:
         if isinstance(node, Assign)
         for target in node.targets
     }
+    inside = [
+        relation.access
+        for node in nodes(path.loop.body)
+        if isinstance(node, Assign | If)
+        for relation in accesses(node)
+    ]
     reads = [a.access for a in accesses(place.node) if not a.is_write]
     for access in reads:
-        if access.array in written and access.subscripts:
+        places = {a.subscripts for a in inside if a.array == access.array}
+        if access.array in written and access.subscripts and len(places) == 1:
             loop = loop_name(program, path.position)
             return f"promote({access.array}, {loop}) keeps the element in a local instead"
     return ""
