@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from looptrans.frontend import parse
+from looptrans.ir.diagnostic import ListingError
+from looptrans.ir.source import Source
+from looptrans.transforms.script import apply_all
 from tests.test_bad_input import mistakes_of
 
 REMEDIES = {
@@ -55,3 +59,82 @@ def test_a_size_of_a_shape_is_nothing_else(argument: str, what: str) -> None:
     text = f'def f(x: Float[Array, "n"], {argument}):\n    for i in range(3): x[i] = 1.0\n'
     (mistake,) = mistakes_of(text)
     assert mistake.message == f"the size 'n' of the annotation is also {what}"
+
+
+def test_what_stands_between_two_loops_is_got_out_of_the_way() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            """\
+def f(A, B, N):
+    for i in range(0, N):
+        t = A[i]
+        u = t * 2.0
+        for j in range(0, N):
+            B[i, j] = B[i, j] + t * u
+        A[i] = u
+    return A, B
+""",
+        )
+    )
+    with pytest.raises(ListingError) as mistake:
+        apply_all(program, ["interchange(i, j)"])
+    remedy, _, _ = mistake.value.render().rpartition("help: ")[2].partition(" first")
+    assert remedy == "expand(t, i); expand(u, i); distribute(i, S3, S4)"
+    steps = apply_all(program, [remedy, "interchange(i@S3, j)"])
+    assert [step.verdict.decision for step in steps] == ["legal"] * 4
+
+
+@pytest.mark.parametrize("name", ["phased_atomics", "block_reduce", "ordered_atomics"])
+def test_what_cannot_be_told_in_one_step_can_in_two(name: str) -> None:
+    program = parse(
+        Source(
+            "t.py",
+            """\
+def f(c: Float[Array, "N N"], n: Int[Array, "N", "0:N"], y: Float[Array, "N"], N):
+    best = -inf
+    for i in range(N):
+        tot = 0.0
+        for j in range(n[i]):
+            tot = tot + c[i, j]
+            best = max(best, tot)
+        y[i] = tot
+    return y, best
+""",
+        )
+    )
+    (step,) = apply_all(program, [f"{name}(i)"])
+    assert (step.verdict.decision, step.verdict.help) == ("unknown", "privatize(i) first")
+    steps = apply_all(program, ["privatize(i)", f"{name}(i)"])
+    assert [step.verdict.decision for step in steps] == ["legal"] * 2
+
+
+def test_a_statement_that_mentions_an_inner_loop_is_not_to_be_hoisted_from_it_first() -> None:
+    text = "def f(A, B, N):\n    for i in range(N):\n        for j in range(N):\n            "
+    remedies = []
+    for statement in ("A[0] = B[1]", "A[j] = B[i]"):
+        with pytest.raises(ListingError) as mistake:
+            apply_all(parse(Source("t.py", f"{text}{statement}\n")), ["hoist(S1, i)"])
+        remedies.append(mistake.value.render().rpartition("help: ")[2].strip())
+    assert remedies == ["hoist(S1, j) first", "hoist what does not mention i and j"]
+
+
+def test_a_remedy_is_offered_where_there_is_one() -> None:
+    def help_of(body: str, call: str) -> str:
+        text = f"def f(A, B, N):\n    s = 0.0\n    for i in range(N):\n        {body}\n"
+        program = parse(Source("t.py", f"{text}    return A, B, s\n"))
+        try:
+            (step,) = apply_all(program, [call])
+        except ListingError as mistake:
+            return mistake.render().rpartition("help: ")[2].strip()
+        return step.verdict.help
+
+    tied = "A[i] = A[i] * B[i]; B[i + 1] = A[i]"
+    assert help_of(tied, "distribute(i, S3)") == "the dependences let i be split nowhere"
+    tied = "B[i] = A[i + 1]; A[i] = s; A[i + 1] = 2.0"
+    assert help_of(tied, "distribute(i, S4)").startswith("distribute(i) splits it as far")
+    turns = "ordered_atomics(i) lets the iterations take turns at s"
+    assert help_of("s = s * A[i] + B[i]", "privatize(i)") == turns
+    kept = "promote(A, i) keeps the element in a local instead"
+    assert help_of("B[i] = s; A[0] = A[0] * 2.0", "hoist(S3, i)") == kept
+    assert help_of("A[i] = B[i]; A[0] = A[0] * 2.0", "hoist(S3, i)") == ""

@@ -847,7 +847,7 @@ for u in range(N): C[u, u] = 1.0
             "  t.py:2:5 | s = 0.0\n"
             "             ^^^^^^^\n"
             "  in another order of the loops it would run another number of times\n"
-            "  help: distribute(i@1, S2, S3) first, or move it out of i@1",
+            "  help: expand(s, i@1); distribute(i@1, S2, S3) first, or move it out of i@1",
         ),
         (
             lambda p: interchange(p, "i@1", "m"),

@@ -951,3 +951,18 @@ def f(X: Float[Array, "A B C D E F G"], n: Int[Array, "A"]):
     assert prod(inputs.integers.values()) <= 3**7
     inputs, _, _ = next(tried_on(read("def f(x: Float[Array, 'N']):\n    x[0] = 1.0\n"), None))
     assert inputs.integers == {"N": 4}
+
+
+@pytest.mark.parametrize("bounds", ["K - 1, -1, -1", "1, K", "1, K, 2", "K - 1, 0, -2"])
+def test_a_local_is_expanded_over_any_loop_within_its_extent_beside_opaque_terms(
+    bounds: str,
+) -> None:
+    program = read(f"""
+        def f(Z: Float[Array, "K"], W: Float[Array, "K"], t: Int[Array, "N", "0:N"], K, N):
+            for n in range(N):
+                for k in range({bounds}):
+                    u = W[k] - 2.0
+                    Z[k] = Z[k] * u if t[n] != k else 1.0
+            return Z
+        """)
+    assert agrees(expand(program, "u", "k"))

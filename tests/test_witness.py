@@ -8,8 +8,10 @@ import islpy as isl
 import pytest
 
 from looptrans.analysis.api import dependences
+from looptrans.analysis.formula import Notation
 from looptrans.analysis.witness import smallest_point
-from tests.analysis import program
+from looptrans.ir.index import Arith, Int, Var
+from tests.analysis import lines, program, verdicts
 
 # What holds of x, y and z, besides lying between -5 and 5.
 SETS = (
@@ -60,3 +62,37 @@ def conv(x, w, y, B, O, H, W, C, R, S):
     ones = {"B": 1, "O": 1, "H": 1, "W": 1, "C": 1, "R": 1, "S": 2}
     inner = [each for each in found.dependences if each.carried_by == "s"]
     assert [dict(each.witness.parameters) for each in inner if each.witness] == [ones] * len(inner)
+
+
+def test_what_happens_only_where_a_divisor_is_negative_is_no_dependence() -> None:
+    nest = """
+def f(A, B, C, N, M):
+    for i in range(0, N):
+        C[i] = B[i{}]
+        for j in range(i, N):
+            A[j, i] = A[(-i + j - M) // 2, j]
+    return A, C
+"""
+    assert [v.memory.decision for v in verdicts(nest.format(" + M")).values()] == ["sequential"] * 2
+    assert [v.memory.decision for v in verdicts(nest.format(" // M")).values()] == ["parallel"] * 2
+
+
+def test_an_example_is_found_where_a_divisor_is_large() -> None:
+    text = """
+def f(B, N, M):
+    for k in range(-1, M - 1):
+        B[k % M] = B[k + 4] + 2
+    return B
+"""
+    assert lines(text, "flow/value", example=True) == [
+        "flow/value S1 -> S1 B (<) (*) k | M=5: (-1) -> (0)"
+    ]
+
+
+def test_a_size_of_any_sign_is_divided_by_in_a_formula() -> None:
+    notation = Notation({}, {"i": "i0"}, {})
+    for divisor, left in product((-3, -1, 2), range(-4, 5)):
+        index = Arith("-", Arith("//", Var("i"), Int(divisor)), Arith("%", Var("i"), Int(divisor)))
+        value = left // divisor - left % divisor
+        found = isl.Set(f"{{ [i0] : i0 = {left} and {notation.index(index)} = {value} }}")
+        assert not found.is_empty(), (left, divisor)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import chain, islice, product
 from typing import TypeAlias
 
 import islpy as isl
@@ -37,6 +37,7 @@ from looptrans.ir.verdict import Assignment, Witness
 
 BOTH: tuple[Basis, ...] = ("value", "memory")
 TOGETHER = 16
+MOST_FURTHER = 16
 
 
 _End: TypeAlias = tuple[tuple[Bound, ...], frozenset[str]]
@@ -202,7 +203,10 @@ class Analysis:
         best: tuple[tuple[int, ...], Witness] | None = None
         dividing, least = _dividing_sizes(self.model), self._least_sizes(found)
         tried = (TRIED_SIZES if name in dividing else (*TRIED_SIZES, 0) for name in awkward)
-        for values in product(*tried):
+        small = product(*tried)
+        for values in chain(small, _further_sizes([least.get(name, 1) for name in awkward])):
+            if best is not None and max(values) > TRIED_SIZES[-1]:
+                break
             given = dict(zip(awkward, values, strict=True))
             if not self._may_divide(given):
                 continue
@@ -324,6 +328,15 @@ def divisors(model: Model) -> tuple[Index, ...]:
         if isinstance(node, Arith) and node.op in ("//", "%")
     ]
     return tuple(dict.fromkeys(indices))
+
+
+def _further_sizes(least: list[int]) -> Iterable[tuple[int, ...]]:
+    """Return some values of a few sizes beyond the small ones, none below its least."""
+    if len(least) > 3:
+        return ()
+    tried = (range(low, max(low, TRIED_SIZES[-1]) + 5) for low in least)
+    beyond = (values for values in product(*tried) if max(values) > TRIED_SIZES[-1])
+    return islice(sorted(beyond, key=sum), MOST_FURTHER)
 
 
 def _dividing_sizes(model: Model) -> set[str]:

@@ -51,9 +51,11 @@ class Notation:
             case Extremum(op, arguments):
                 return f"{op}({', '.join(self.index(a) for a in arguments)})"
             case Arith("//", left, right):
-                return f"floor(({self.index(left)})/{self._constant(right)})"
+                sign, by = self._divisor(right)
+                return f"floor(({sign}({self.index(left)}))/{by})"
             case Arith("%", left, right):
-                return f"(({self.index(left)}) mod {self._constant(right)})"
+                sign, by = self._divisor(right)
+                return f"({sign}(({sign}({self.index(left)})) mod {by}))"
             case Arith("*", left, right):
                 # isl takes a number as a factor only without parentheses around it.
                 factors = (
@@ -67,9 +69,10 @@ class Notation:
                 raise AssertionError(index)
 
     @staticmethod
-    def _constant(index: Index) -> int:
+    def _divisor(index: Index) -> tuple[str, int]:
+        """Return the sign to divide under, and what by: isl divides by positive numbers only."""
         assert isinstance(index, Int)
-        return index.value
+        return ("-", -index.value) if index.value < 0 else ("", index.value)
 
     def condition(self, condition: Condition, *, negated: bool = False) -> str:
         """Write a condition that has no data-dependent part."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.ir.affine import is_same
+from looptrans.ir.affine import is_same, total
 from looptrans.ir.index import Extremum, Index, Int, Var, variables
 from looptrans.ir.program import (
     Array,
@@ -81,7 +81,7 @@ def _grown(one: Array, array: Array, after: Program) -> Grown | None:
                 if not isinstance(subscript, Var) or subscript.name in bound or extent is None:
                     return None
                 for position, loop in zip(place.loop_positions, place.loops, strict=True):
-                    if loop.variable == subscript.name and _is_whole(loop.range, extent):
+                    if loop.variable == subscript.name and _is_inside(loop.range, extent):
                         loops.append(position)
                         break
                 else:
@@ -94,13 +94,17 @@ def _grown(one: Array, array: Array, after: Program) -> Grown | None:
     return Grown(array.name, more, places.pop())
 
 
-def _is_whole(bounds: Range, extent: Index) -> bool:
-    fixed = not (set(variables(bounds.start)) | set(variables(bounds.stop)))
+def _is_inside(bounds: Range, extent: Index) -> bool:
+    """Tell whether all iterations of a loop are plainly within an extent."""
+    first, end = bounds.start, bounds.stop
+    if bounds.step < 0:
+        first, end = total(bounds.stop, 1), total(bounds.start, 1)
+    fixed = not (set(variables(first)) | set(variables(end)))
     return (
         fixed
-        and bounds.step == 1
-        and is_same(bounds.start, Int(0))
-        and any(is_same(each, extent) for each in (bounds.stop, _length(bounds.stop)))
+        and isinstance(first, Int)
+        and first.value >= 0
+        and any(is_same(each, extent) for each in (end, _length(end)))
     )
 
 

@@ -235,6 +235,9 @@ def build_model(
     model.sizes = frozenset(
         extent.name for shape in shapes.values() for extent in shape if isinstance(extent, Param)
     )
+    # What divides is at least 1 wherever the division is made.
+    dividing = (a.size for a in normal.arithmetic.values() if a.op != "*")
+    model.sizes |= {size.name for size in dividing if isinstance(size, Param)}
     for name, index in normal.made.items():
         if not_negative(index, (), model.sizes):
             model.sizes |= {name}
@@ -429,9 +432,7 @@ def _context(model: Model, conditions: list[Condition]) -> str:
         for extent in shape:
             if extent is not None and not isinstance(extent, Int) and _about_sizes(extent):
                 parts.append(f"{notation.index(extent)} >= 0")
-    parts += [
-        f"{model.parameters[name]} >= 0" for name in model.normalizer.made if name in model.sizes
-    ]
+    parts += [f"{called} >= 0" for name, called in model.parameters.items() if name in model.sizes]
     parts += [notation.condition(condition) for condition in conditions]
     return conjunction(dict.fromkeys(parts))
 

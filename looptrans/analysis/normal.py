@@ -112,9 +112,9 @@ class Normalizer:
                 return Int(left - right)
             case "*":
                 return Int(left * right)
-            case "//" if right > 0:
+            case "//" if right != 0:
                 return Int(left // right)
-            case "%" if right > 0:
+            case "%" if right != 0:
                 return Int(left % right)
             case _:
                 # Division by a size that is zero at these sizes: no value, never reached.

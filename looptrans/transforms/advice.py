@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from looptrans.ir.facts import LoopFacts
 from looptrans.ir.program import Program
+from looptrans.ir.step import Step
 from looptrans.ir.verdict import Verdict
 from looptrans.transforms.segments import missing_contracts
 
@@ -29,6 +30,19 @@ def with_contracts_named(program: Program, loops: Sequence[LoopFacts]) -> tuple[
         else:
             found.append(facts)
     return tuple(found)
+
+
+def with_privacy_first(step: Step, loop: str) -> Step:
+    """Say of an unknown step which also makes names private that this may come first.
+
+    Args:
+        step: A step that runs a loop in parallel.
+        loop: What the loop is called.
+    """
+    if step.verdict.decision != "unknown" or step.verdict.help:
+        return step
+    # Who sees which value is easier to tell before the order changes.
+    return replace(step, verdict=replace(step.verdict, help=f"privatize({loop}) first"))
 
 
 def skew_first(verdict: Verdict) -> str:

@@ -24,7 +24,9 @@ from looptrans.ir.program import (
     Node,
     Program,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.value import Whole
+from looptrans.ir.walk import live_out, nodes, touched
+from looptrans.transforms.accesses import sites_of, sites_outside
 from looptrans.transforms.nest import (
     BoundToLoop,
     LoopPath,
@@ -129,11 +131,34 @@ def _imperfect(
     name = loop_name(program, around.position)
     heads = [statements_in((node,)) for node in body[max(wanted, 1) : wanted + 2]]
     cuts = "".join(f", {labels[0]}" for labels in heads if labels)
+    parts = [body[:wanted], body[wanted : wanted + 1], body[wanted + 1 :]]
+    own = "".join(f"expand({each}, {name}); " for each in _handed_on(program, around, parts))
     return NotNested(
         f"{described(other)} stands between the loops {names}",
         other.span,
         why="in another order of the loops it would run another number of times",
-        remedy=f"distribute({name}{cuts}) first, or move it out of {name}",
+        remedy=f"{own}distribute({name}{cuts}) first, or move it out of {name}",
+    )
+
+
+def _handed_on(
+    program: Program, around: LoopPath, parts: Sequence[tuple[Node, ...]]
+) -> tuple[str, ...]:
+    """Return the locals of a loop that one part of its body sets as a whole for another."""
+    uses = [touched(part) for part in parts]
+    return tuple(
+        array.name
+        for array in program.arrays
+        if sum(array.name in names for names in uses) > 1
+        and array.role != "input"
+        and array.name not in live_out(program)
+        and not sites_outside(program, array.name, around.position)
+        and all(
+            isinstance(subscript, Whole)
+            for site in sites_of(program, array.name)
+            if site.relation.is_write
+            for subscript in site.access.subscripts
+        )
     )
 
 

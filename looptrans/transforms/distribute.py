@@ -70,8 +70,16 @@ def _distributed(
 ) -> Step:
     loops = tuple(_piece(path.loop, numbers, n == 0) for n, numbers in enumerate(pieces))
     after = replace_at(program, path.position, loops)
-    automatic = f"distribute({loop}) splits it as far as the dependences allow"
-    return reordered(name, program, after, same_names(program, after), lambda _: automatic)
+
+    def advice(_: Verdict) -> str:
+        found = _components(program, path)
+        if isinstance(found, str):
+            return ""
+        if len(found) < 2:
+            return f"the dependences let {loop} be split nowhere"
+        return f"distribute({loop}) splits it as far as the dependences allow"
+
+    return reordered(name, program, after, same_names(program, after), advice)
 
 
 def _piece(loop: Loop, numbers: Sequence[int], first: bool) -> Loop:

@@ -9,7 +9,7 @@ from looptrans.ir.listing import assign_text, condition_text
 from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.walk import Placed, accesses, nodes
-from looptrans.transforms.accesses import is_about, place_of
+from looptrans.transforms.accesses import is_about, listed, place_of
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.extents import runs_at_all
 from looptrans.transforms.guards import guarded, guards_between, nodes_between, without
@@ -85,9 +85,16 @@ def _help(program: Program, place: Placed, path: LoopPath) -> str:
         if isinstance(node, Assign)
         for target in node.targets
     }
+    inside = [
+        relation.access
+        for node in nodes(path.loop.body)
+        if isinstance(node, Assign | If)
+        for relation in accesses(node)
+    ]
     reads = [a.access for a in accesses(place.node) if not a.is_write]
     for access in reads:
-        if access.array in written and access.subscripts:
+        places = {a.subscripts for a in inside if a.array == access.array}
+        if access.array in written and access.subscripts and len(places) == 1:
             loop = loop_name(program, path.position)
             return f"promote({access.array}, {loop}) keeps the element in a local instead"
     return ""
@@ -138,6 +145,12 @@ def _require_only_guards(program: Program, place: Placed, path: LoopPath) -> Non
             case Loop():
                 inner = loop_name(program, place.loop_positions[-1])
                 what, remedy = f"in the loop {inner}", f"hoist({label}, {inner}) first"
+                depth = place.loop_positions.index(path.position)
+                named = [
+                    m.variable for m in place.loops[depth:] if is_about(place.node, m.variable)
+                ]
+                if named:
+                    remedy = f"hoist what does not mention {listed(named)}"
             case If():
                 what = f"under {node.label}, a guard that depends on data"
                 remedy = "write a ternary, x if … else …, or put the guard around the loop"

@@ -11,6 +11,7 @@ from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import nodes
 from looptrans.transforms.accesses import place_of
+from looptrans.transforms.advice import with_privacy_first
 from looptrans.transforms.check import reordered
 from looptrans.transforms.nest import (
     LoopPath,
@@ -80,7 +81,8 @@ def ordered_atomics(program: Program, loop: str) -> Step:
         path.loop, execution="parallel", body=(*body[:first], turn, *body[last + 1 :])
     )
     after = with_private(replace_at(program, path.position, (changed,)), path.position, private)
-    return reordered(called, program, after, same_names(program, after))
+    step = reordered(called, program, after, same_names(program, after))
+    return with_privacy_first(step, loop_name(program, path.position)) if private else step
 
 
 def _stretch(path: LoopPath, ties: tuple[Tie, ...]) -> tuple[int, int]:

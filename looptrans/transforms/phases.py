@@ -27,6 +27,7 @@ from looptrans.ir.step import Image, Step
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import Placed, nodes, placed
 from looptrans.transforms.accesses import place_of, sites_of
+from looptrans.transforms.advice import with_privacy_first
 from looptrans.transforms.check import reordered
 from looptrans.transforms.nest import (
     LoopPath,
@@ -92,7 +93,10 @@ def in_phases(called: str, program: Program, names: tuple[str, ...], wrap: Wrap)
             return "give each loop phases of its own where the joined one goes wrong"
         return way_out(program, paths[0], found)
 
-    return reordered(called, program, after, _images(program, after, joined), advice)
+    step = reordered(called, program, after, _images(program, after, joined), advice)
+    if private and len(paths) == 1:
+        return with_privacy_first(step, loop_name(program, paths[0].position))
+    return step
 
 
 # Joining

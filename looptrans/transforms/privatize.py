@@ -109,12 +109,16 @@ def _possible(program: Program, path: LoopPath) -> tuple[str, ...]:
             why="no two iterations touch a cell that one of them writes",
             remedy=f"parallelize({loop})",
         )
+    inputs = {array.name for array in program.arrays if array.role == "input"}
+    local = [name for name in tied if name not in inputs and name not in live_out(program)]
     raise NothingToDo(
         message,
         place_of(path.loop),
         why=f"what ties the iterations together is {listed(tied)}, whose values are needed "
         "outside an iteration",
-        remedy=f"privatize({loop}, {tied[0]}) shows which value",
+        remedy=f"privatize({loop}, {local[0]}) shows which value"
+        if local
+        else f"ordered_atomics({loop}) lets the iterations take turns at {listed(tied)}",
     )
 
 
