@@ -46,6 +46,7 @@ from looptrans.transforms.guarded_rows import GuardedRows, with_guarded_rows
 from looptrans.transforms.guarded_starts import GuardedStarts
 from looptrans.transforms.guards_inward import Asked
 from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
+from looptrans.transforms.known_iterations import Known, with_known_iterations
 from looptrans.transforms.outward import Outward
 from looptrans.transforms.shift import Shifted, with_rows_in_place
 from looptrans.transforms.values_inward import Inward
@@ -82,6 +83,7 @@ _Seen: TypeAlias = (
     | GuardedRows
     | GuardedStarts
     | Inward
+    | Known
     | MadeOnce
     | OwnNames
     | Outward
@@ -95,9 +97,10 @@ _Seen: TypeAlias = (
     | WrittenAlike
 )
 
-# What is the same in the same words, loops over all of what blocks are of, and what is free
-# outside of what carries.
+# No loops of one iteration, what is the same in the same words, loops over all of what blocks are
+# of, and what is free outside of what carries.
 ORDER: Final = (
+    "known iterations",
     "written alike",
     "few iterations",
     "guarded cells",
@@ -182,6 +185,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     SIZES: lambda p: _Sized(with_sizes_put_in(p)),
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "guarded rows": lambda p: with_guarded_rows(program_of_indices(p)),
+    "known iterations": lambda p: with_known_iterations(program_of_indices(p)),
     "written alike": lambda p: with_values_alike(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
