@@ -13,6 +13,6 @@ loops a derivation moves  outward, values_inward, guards_inward, whole_loops, sh
                           bounded, known_iterations
 loops over blocks         block_passes, block_places, block_starts, one_element, without_places
 guards                    ends_asked, guarded_ends, guarded_rows, guarded_starts, idle_guards
-one form for one idea     powers
+one form for one idea     powers, one_cell
 extents of arrays         fitting, anew, laid_out
 """
