@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,21 @@ def test_each_pass_has_a_name_for_what_it_makes() -> None:
     assert "W2[i, j] = exp(W1[i, j] - m)" in text
     assert "W[i, j] = W2[i, j] / l" in text
     assert step.decision == "legal"
+
+
+def test_scores_that_become_weights_in_place_are_one_pass() -> None:
+    """What each pass makes of the row is worked out again: no row of weights is kept."""
+    written = WEIGHTS.replace("return O, W", "return O").replace("N - M + ", "")
+    row = "W[i, j] = sum(Q[i, e] * K[j, e] for e in range(0, E))"
+    written = re.sub(r"for e in range\(0, E\):\n.*", row, written, count=1)
+    before = program(written)
+    found = derive(before, "fold")
+    assert all(step.decision == "legal" for step in found.steps)
+    text = listing(found.last)
+    assert text.count("for j in") == 1 and "W" not in text
+    inputs = {name: np.random.default_rng(5).standard_normal((4, 3)) for name in "QKV"}
+    want = execute(before, inputs=inputs)["O"]
+    np.testing.assert_allclose(execute(found.last, inputs=inputs)["O"], want, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from looptrans.derivation.bodies import recurrence_of
 from looptrans.derivation.coalesced import grids_in
+from looptrans.derivation.continued import loops_continued
 from looptrans.derivation.grids import asked_for_cells
 from looptrans.derivation.guards import divides
 from looptrans.derivation.in_turn import loops_over_both, row_of
@@ -58,6 +59,13 @@ def joined_in_rows(work: Work, *, own: bool) -> Rows:
             if any(_is_over(step, cells) for step in work.steps[count:]) or _divide(work, cells):
                 return Rows(cells)
             work.back_to(before)
+    parts = loops_continued(work.program)
+    if work.take("continued") is None:
+        count = len(work.steps)
+        joined(work, own=own)
+        if any(_is_over(step, parts) for step in work.steps[count:]):
+            return Rows()
+        work.back_to(before)
     both = row_of(work.program)
     if work.take("concatenated") is None:
         count = len(work.steps)

@@ -44,7 +44,7 @@ from looptrans.transforms.tree import loop_paths, statements_in
 from looptrans.transforms.whole_loops import is_size
 
 
-class _Differ(Exception):
+class Differ(Exception):
     """Two loops do not do the same with what they read."""
 
 
@@ -98,7 +98,7 @@ def in_turn(program: Program, loop: str) -> DerivationStep:
         raise NotDone(f"{loop} does not ask for one size from 0 on")
     (size,) = asked
     rest = difference(node.range.stop, size)
-    if not (_is_natural(program, size) and _is_natural(program, rest)):
+    if not (is_natural(program, size) and is_natural(program, rest)):
         raise NotDone(f"{loop} may end before that size")
     condition = Relation("<", Var(variable), size)
     first = _chosen(node.body, condition, holds=True)
@@ -180,17 +180,17 @@ class _Work:
         if not is_size(self.program, size):
             return None
         rest = second.range.stop
-        if not _is_natural(self.program, rest):
+        if not is_natural(self.program, rest):
             rest = extremum("max", (Int(0), rest))
         here = Var(self.variable)
         moved = [substitute_variable(n, {first.variable: here}) for n in first.body]
         there = {second.variable: difference(here, size)}
         others = [substitute_variable(n, there) for n in second.body]
         try:
-            body = _Joined(self.program, first, second, Relation("<", here, size)).block(
+            body = Joined(self.program, first, second, Relation("<", here, size)).block(
                 tuple(moved), tuple(others)
             )
-        except _Differ:
+        except Differ:
             return None
         self.made[first.range, second.range] += 1
         bounds = Range(Int(0), total(size, rest))
@@ -198,7 +198,7 @@ class _Work:
         return replace(first, variable=self.variable, range=bounds, body=body, leading=leading)
 
 
-class _Joined:
+class Joined:
     """Joins two blocks that do the same with what they read.
 
     Scalars that only the second loop uses have the names of those of the first one afterwards.
@@ -213,10 +213,10 @@ class _Joined:
         """Return the block.
 
         Raises:
-            _Differ: They do not do the same.
+            Differ: They do not do the same.
         """
         if len(one) != len(other):
-            raise _Differ
+            raise Differ
         return tuple(self.node(a, b) for a, b in zip(one, other, strict=True))
 
     def node(self, one: Node, other: Node) -> Node:
@@ -226,19 +226,19 @@ class _Joined:
             case Assign(targets=(a,), values=(x,)), Assign(targets=(b,), values=(y,)):
                 if a != b:
                     if a.subscripts or b.subscripts or not self.are_own(a.array, b.array):
-                        raise _Differ
+                        raise Differ
                     self.names[b.array] = a.array
                 return replace(one, values=(self.value(x, y),), augmented=False)
             case If(), If() if one.condition == renamed.condition and not one.orelse:
                 assert isinstance(other, If)
                 if renamed.orelse:
-                    raise _Differ
+                    raise Differ
                 return replace(one, body=self.block(one.body, other.body))
             case Loop(), Loop() if (one.variable, one.range) == (renamed.variable, renamed.range):
                 assert isinstance(other, Loop)
                 return replace(one, body=self.block(one.body, other.body))
             case _:
-                raise _Differ
+                raise Differ
 
     def are_own(self, one: str, other: str) -> bool:
         """Tell whether a scalar of the second loop may be called what one of the first is.
@@ -249,6 +249,7 @@ class _Joined:
         return one in self.own[0] and other in self.own[1] and known.isdisjoint((one, other))
 
     def renamed(self, access: Access) -> Access:
+        """Return an access of the second loop with the name that a scalar has in the first one."""
         return replace(access, array=self.names.get(access.array, access.array))
 
     def value(self, one: Value, other: Value) -> Value:
@@ -266,10 +267,10 @@ class _Joined:
                 return Select(asked, self.value(a, b), self.value(x, y))
             case Reduce(function, over, a), Reduce(also, others, b):
                 if function != also or over != others:
-                    raise _Differ
+                    raise Differ
                 return Reduce(function, over, self.value(a, b))
             case IndexValue(), IndexValue():
-                raise _Differ
+                raise Differ
             case _:
                 return Select(self.asked, one, other)
 
@@ -292,7 +293,7 @@ def _used(body: tuple[Node, ...]) -> list[str]:
     ]
 
 
-def _is_natural(program: Program, size: Index) -> bool:
+def is_natural(program: Program, size: Index) -> bool:
     """Tell whether a number is surely not negative."""
     return any(is_size(program, each) or each == Int(0) for each in sides("max", size))
 

@@ -11,6 +11,7 @@ from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, n
 from looptrans.derivation.blocks import in_blocks
 from looptrans.derivation.by_rows import by_rows
 from looptrans.derivation.coalesced import coalesced
+from looptrans.derivation.continued import continued
 from looptrans.derivation.digits import digit_loops
 from looptrans.derivation.grids import grid_loops
 from looptrans.derivation.guard import guard
@@ -63,6 +64,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "coalesced": (coalesced, (int,)),
     "concatenated": (concatenated, ()),
     "in turn": (in_turn, (str,)),
+    "continued": (continued, ()),
     "grid": (grid_loops, (str, str, str, str)),
     "parts": (in_parts, (str, int)),
     "by rows": (by_rows, (str,)),

@@ -57,6 +57,28 @@ def joined(work: Work, *, own: bool = False) -> None:
         work.back_to(start)
         own_arrays(work, reused_too=own)
         brought_together(work)
+    if _runs(work) and any(step.kind == "versions" for step in work.steps):
+        _joined_with_versions(work, start, own=own)
+
+
+def _joined_with_versions(work: Work, start: Work, *, own: bool) -> None:
+    """Work versions of an array out again, where more passes become one by that.
+
+    for j: p[j] = x[j]; m = max(m, p[j])           for j: m = max(m, x[j])
+    for j: p[j] = exp(p[j] - m); l += p[j]    ->   for j: l += exp(x[j] - m)
+    for j: o += p[j] / l * v[j]                    for j: o += exp(x[j] - m) / l * v[j]
+    """
+    as_written = work.mark()
+    count = _passes_joined(work)
+    work.back_to(start)
+    rows_again(work, own=own)
+    if _passes_joined(work) <= count:
+        work.back_to(as_written)
+
+
+def _passes_joined(work: Work) -> int:
+    """Return how many passes became part of another one."""
+    return sum(len(step.arguments) - 1 for step in work.steps if step.kind == "one pass")
 
 
 def rows_again(work: Work, *, own: bool = False) -> None:

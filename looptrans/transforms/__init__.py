@@ -10,9 +10,9 @@ judged                    check, contributions, refuting, trial, other_writes
 what all of them need     tree, nest, band, scan, substitute, finish, naming, accesses, privacy,
                           guards, extents, any_products
 loops a derivation moves  outward, values_inward, guards_inward, whole_loops, shift, segments,
-                          bounded
+                          bounded, known_iterations
 loops over blocks         block_passes, block_places, block_starts, one_element, without_places
 guards                    ends_asked, guarded_ends, guarded_rows, guarded_starts, idle_guards
-one form for one idea     powers
+one form for one idea     powers, one_cell
 extents of arrays         fitting, anew, laid_out
 """

@@ -47,6 +47,8 @@ from looptrans.transforms.guarded_rows import GuardedRows, with_guarded_rows
 from looptrans.transforms.guarded_starts import GuardedStarts
 from looptrans.transforms.guards_inward import Asked
 from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
+from looptrans.transforms.known_iterations import Known, with_known_iterations
+from looptrans.transforms.one_cell import OneCell, with_single_cells_as_scalars
 from looptrans.transforms.outward import Outward
 from looptrans.transforms.shift import Shifted, with_rows_in_place
 from looptrans.transforms.values_inward import Inward
@@ -83,6 +85,7 @@ _Seen: TypeAlias = (
     | GuardedRows
     | GuardedStarts
     | Inward
+    | Known
     | MadeOnce
     | Mirrored
     | OwnNames
@@ -90,6 +93,7 @@ _Seen: TypeAlias = (
     | WholeLoops
     | WeightsApart
     | OneByOne
+    | OneCell
     | Shifted
     | Picked
     | Within
@@ -97,9 +101,11 @@ _Seen: TypeAlias = (
     | WrittenAlike
 )
 
-# What is the same in the same words, loops over all of what blocks are of, and what is free
-# outside of what carries.
+# No loops of one iteration nor arrays of one cell, what is the same in the same words, loops over
+# all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
+    "known iterations",
+    "single cells",
     "written alike",
     "few iterations",
     "guarded cells",
@@ -186,6 +192,8 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     SIZES: lambda p: _Sized(with_sizes_put_in(p)),
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "guarded rows": lambda p: with_guarded_rows(program_of_indices(p)),
+    "known iterations": lambda p: with_known_iterations(program_of_indices(p)),
+    "single cells": lambda p: with_single_cells_as_scalars(program_of_indices(p)),
     "written alike": lambda p: with_values_alike(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
