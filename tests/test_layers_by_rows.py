@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.whole_rows import multiplies_whole_rows
+from looptrans.blocks.ops import has_products
+from looptrans.blocks.whole_rows import multiplies_over_lanes, multiplies_whole_rows
 from looptrans.emit.listing import lowered
 from looptrans.ir.listing import listing
+from looptrans.runtime.verify import verify
 from tests.analysis import program
 from tests.test_adjoint_listings import check
 
@@ -130,3 +136,25 @@ def mixed(x: Float[Array, "N E"], b: Float[Array, "E"], s: Float[Array, "N"]):
     found = backward(program(text))
     assert "dz_sum[i] = dz_sum[i] + (b[e] + x[i, e])" in listing(found.program)
     check(program(text), found)
+
+
+DIVIDED = """
+def normed(x: Float[Array, "N K"], W: Float[Array, "K M"], r: Float[Array, "N M"]):
+    y = zeros((N, M))
+    for i in range(N):
+        ss = 0.0
+        for j in range(M):
+            y[i, j] = sum(x[i, k] * W[k, j] for k in range(K)) + r[i, j]
+            ss += y[i, j] * y[i, j]
+        for j in range(M):
+            y[i, j] = y[i, j] / sqrt(ss / M + 1e-6)
+    return y
+"""
+
+
+def test_a_product_that_is_normed_is_stored_not_worked_out_twice() -> None:
+    """Its kernel goes over k in blocks: rows of weights may be long."""
+    kernels = lowered(program(DIVIDED)).kernels
+    assert not any(map(multiplies_over_lanes, kernels))
+    assert sum(has_products(kernel.body) for kernel in kernels) == 1
+    assert verify(program(DIVIDED), [{"N": 19, "K": 37, "M": 21}], ["float32", "float16"]).passed

@@ -13,7 +13,11 @@ from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.reach import below, reached
 from looptrans.blocks.serial import OneRowEach
-from looptrans.blocks.whole_rows import multiplies_whole_rows
+from looptrans.blocks.whole_rows import (
+    multiplies_over_lanes,
+    multiplies_whole_rows,
+    repeats_products,
+)
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.derive import NESTS, Nests, derive
 from looptrans.derivation.digits import loops_of_digits
@@ -92,6 +96,7 @@ def lowered(
             found = lower(derivation, rounded=rounded)
             found = _with_smaller_blocks(program, found, rounded) or found
             found = _with_rows_in_memory(program, found, rounded) or found
+            found = _with_products_in_memory(program, found, rounded) or found
             found = _with_numbers_in_memory(program, found, nests, own, rounded) or found
             return _with_products(program, found, nests, own, rounded) or found
         except NotLowered as error:
@@ -181,11 +186,6 @@ def _with_rows_in_memory(
     How long the rows are is not known; in registers there is room for short ones only. Rows of one
     batch, as those of weights of keys, are worked out block by block instead.
     """
-
-    def tables(blocks: BlockProgram) -> int:
-        made = (each for each in blocks.made if each.array not in blocks.outputs)
-        return sum(1 for each in made if len(each.shape) > 1)
-
     most = sum(multiplies_whole_rows(kernel) for kernel in found.kernels)
     if not most:
         return None
@@ -199,11 +199,37 @@ def _with_rows_in_memory(
             other = lower(derivation, rounded=rounded)
         except (NotDone, NotLowered):
             continue
-        if tables(other) <= tables(found) + most and not any(
+        if _tables(other) <= _tables(found) + most and not any(
             map(multiplies_whole_rows, other.kernels)
         ):
             return other
     return None
+
+
+def _tables(blocks: BlockProgram) -> int:
+    """Return how many arrays of several dimensions kernels hand to each other."""
+    made = (each for each in blocks.made if each.array not in blocks.outputs)
+    return sum(1 for each in made if len(each.shape) > 1)
+
+
+def _with_products_in_memory(
+    program: Program, found: BlockProgram, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return kernels that store a product of long rows, where one works it out several times.
+
+    y[i, j] = sum(x[i, k] * W[k, j] for k …)          a kernel, k in blocks
+    y[i, j] = y[i, j] / norm of y[i]                  another one
+    """
+    if not any(map(repeats_products, found.kernels)):
+        return None
+    try:
+        other = lower(derive(program, "fold", nests="results apart"), rounded=rounded)
+    except (NotDone, NotLowered):
+        return None
+    is_better = _tables(other) <= _tables(found) + 1 and not any(
+        map(multiplies_over_lanes, other.kernels)
+    )
+    return other if is_better else None
 
 
 def _with_numbers_in_memory(
