@@ -141,7 +141,8 @@ def _old(
 ) -> Value | None:
     """Return what a cell holds that a statement under a guard may leave as it is."""
     before = state.current[target.array]
-    if before.name is None and not before.expanded and not before.lost:
+    # A number from outside of loops that set the cell anew may be another one in each iteration.
+    if before.name is None and not before.expanded and not before.lost and not expanded:
         return before.number
     if before.expanded != tuple(x.position for x in expanded):
         raise NotDifferentiated(
