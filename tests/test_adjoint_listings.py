@@ -1254,6 +1254,17 @@ def of_some(at: Int[Array, "N", "0:K"], w: Float[Array, "N"], K: int):
         "s": False,
         "top": True,
     }
+    one = program("""
+def one(x: Float[Array, "N"]):
+    y = zeros(N); m = -inf
+    for t in range(0, N):
+        y[t] = 2.0 * x[t]
+        m = max(m, x[t])
+    return y, m
+""")
+    # The maximum of all is a number: what works it out stands outside of every loop.
+    assert {name: hangs_on_extreme(one, name) for name in one.outputs} == {"y": False, "m": True}
+    assert backward(one).of == ("y",)
 
 
 def test_a_tie_of_the_largest_is_shared() -> None:

@@ -100,6 +100,24 @@ def f(x: Float[Array, "B N"], a: float, b: float, c: float):
             y[i, t] = a * x1 + c * y1 + u[i, t]
             x1 = x[i, t]; y1 = y[i, t]
     return y
+### a number that is held until the next one
+def f(x: Float[Array, "N"], g: Float[Array, "N"]):
+    y = zeros(N)
+    held = 0.0
+    for t in range(N):
+        if t % 2 == 1:
+            held = x[t]
+        y[t] = g[t] * held
+    return y
+### a row that is held while a gate is shut
+def f(X: Float[Array, "T D"], g: Float[Array, "T"]):
+    y = zeros((T, D)); held = zeros(D)
+    for t in range(T - 1, -1, -1):
+        for d in range(D):
+            if g[t] > 0.0:
+                held[d] = X[t, d]
+            y[t, d] = held[d] * g[t]
+    return y
 ### two iterations back
 def f(a: Float[Array, "T"], b: Float[Array, "T"]):
     x = zeros(T)

@@ -77,6 +77,21 @@ def f(A, B, C, N, M):
     assert [v.memory.decision for v in verdicts(nest.format(" // M")).values()] == ["parallel"] * 2
 
 
+@pytest.mark.parametrize(
+    "division", ["if w > 0: B[i] = C[i // w]", "for k in range(w): B[k] = C[k // w]"]
+)
+def test_what_divides_in_some_iterations_only_may_be_negative_in_others(division: str) -> None:
+    nest = f"""
+def f(A, B, C, N, w: int):
+    for i in range(1, N - 1):
+        {division}
+        if w < 0:
+            A[i] = A[i + w] + 1.0
+    return A, B
+"""
+    assert verdicts(nest)["i"].memory.decision == "sequential"
+
+
 def test_an_example_is_found_where_a_divisor_is_large() -> None:
     text = """
 def f(B, N, M):

@@ -76,7 +76,7 @@ def _listing(program: Program, system: System, output: str, inputs: Inputs, move
             if moved:
                 more = Binary("+", Read(target), Const(0.5 + 0.25 * extremes))
                 inside += (Assign(label, (target,), (more,)),)
-        body.append(_nest(definition, inside))
+        body += _nest(definition, inside)
     return Program(
         program.name,
         program.arguments,
@@ -120,8 +120,7 @@ def _of_any_number(label: str, target: Access, value: Reduce) -> tuple[Node, ...
     return (Assign(label, (target,), (Const(OF_NOTHING[value.function]),)), *inside)
 
 
-def _nest(definition: Definition, inside: tuple[Node, ...]) -> Node:
+def _nest(definition: Definition, inside: tuple[Node, ...]) -> tuple[Node, ...]:
     for generator in reversed(definition.indices):
         inside = (Loop(generator.variable, generator.range, inside),)
-    (node,) = inside
-    return node
+    return inside

@@ -10,9 +10,16 @@ from looptrans.analysis.digits import Layout, in_digits
 from looptrans.analysis.formula import Notation, conjunction
 from looptrans.analysis.normal import Normalizer, not_negative
 from looptrans.analysis.shapes import Shapes, shapes_of
-from looptrans.ir.condition import Condition, Relation, approximated, parts_of, walk_condition
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Relation,
+    approximated,
+    parts_of,
+    walk_condition,
+)
 from looptrans.ir.condition import conjunction as both
-from looptrans.ir.index import Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
+from looptrans.ir.index import Arith, Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
 from looptrans.ir.program import Contract, Loop, Program
 from looptrans.ir.value import WHOLE, Generator, Range, Subscript, Whole
 from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
@@ -235,9 +242,7 @@ def build_model(
     model.sizes = frozenset(
         extent.name for shape in shapes.values() for extent in shape if isinstance(extent, Param)
     )
-    # What divides is at least 1 wherever the division is made.
-    dividing = (a.size for a in normal.arithmetic.values() if a.op != "*")
-    model.sizes |= {size.name for size in dividing if isinstance(size, Param)}
+    model.sizes |= _dividing(program)
     for name, index in normal.made.items():
         if not_negative(index, (), model.sizes):
             model.sizes |= {name}
@@ -423,6 +428,32 @@ def _contract(contract: Contract, normal: Normalizer) -> Contract:
         for g in contract.generators
     )
     return Contract(normal.condition(contract.condition), generators, span=contract.span)
+
+
+def _dividing(program: Program) -> set[str]:
+    """Return the parameters that something is divided by whenever any statement runs.
+
+    Such a one is at least 1; one that divides under a guard only, or in other loops, may be not.
+    """
+    sites = placed(program)
+    found: set[str] = set()
+    for site in sites:
+        around = site.loop_positions
+        inside = (each.loop_positions[: len(around)] == around for each in sites)
+        if not site.conditions and all(inside):
+            indices = [end for loop in site.loops for end in (loop.range.start, loop.range.stop)]
+            for relation in accesses(site.node):
+                if relation.condition == ALWAYS and not relation.generators:
+                    indices += relation.access.indices
+            parts = (part for index in indices for part in walk(index))
+            found |= {
+                part.right.name
+                for part in parts
+                if isinstance(part, Arith)
+                and part.op in ("//", "%")
+                and isinstance(part.right, Param)
+            }
+    return found
 
 
 def _context(model: Model, conditions: list[Condition]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.handed_on import hands_on
 from looptrans.adjoint.equations.apart import added
 from looptrans.adjoint.equations.definitions import Definition, full
 from looptrans.adjoint.equations.facts import Facts, bounds_of
@@ -141,7 +142,9 @@ def _old(
 ) -> Value | None:
     """Return what a cell holds that a statement under a guard may leave as it is."""
     before = state.current[target.array]
-    if before.name is None and not before.expanded and not before.lost:
+    is_outside = before.name is None and not before.expanded and not before.lost
+    # A number from outside of a loop may be another one in its later iterations.
+    if is_outside and not any(hands_on(state.program, target.array, x.name) for x in expanded):
         return before.number
     if before.expanded != tuple(x.position for x in expanded):
         raise NotDifferentiated(
