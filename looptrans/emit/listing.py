@@ -26,6 +26,7 @@ from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
 from looptrans.emit.refusal import Races, Refused, Unseen
 from looptrans.ir.program import Assign, Program
+from looptrans.ir.value import Read, Reduce, walk_value
 from looptrans.ir.walk import live_out, loops, nodes
 from looptrans.transforms.check import check_races
 from looptrans.version import __version__
@@ -220,7 +221,7 @@ def _with_products_in_memory(
     y[i, j] = sum(x[i, k] * W[k, j] for k …)          a kernel, k in blocks
     y[i, j] = y[i, j] / norm of y[i]                  another one
     """
-    if not any(map(repeats_products, found.kernels)):
+    if not any(map(repeats_products, found.kernels)) or not _updates_sums(program):
         return None
     try:
         other = lower(derive(program, "fold", nests="results apart"), rounded=rounded)
@@ -230,6 +231,25 @@ def _with_products_in_memory(
         map(multiplies_over_lanes, other.kernels)
     )
     return other if is_better else None
+
+
+def _updates_sums(program: Program) -> bool:
+    """Tell whether a listing stores sums in a table that it returns, and changes that in place."""
+    tables = {array.name for array in program.arrays if array.rank > 1} & set(program.outputs)
+    writers = [n for n in nodes(program.body) if isinstance(n, Assign) and len(n.values) == 1]
+    summed = {
+        target.array
+        for node in writers
+        for target in node.targets
+        if any(isinstance(part, Reduce) for part in walk_value(node.values[0]))
+    }
+    updated = {
+        target.array
+        for node in writers
+        for target in node.targets
+        if any(isinstance(p, Read) and p.access == target for p in walk_value(node.values[0]))
+    }
+    return bool(tables & summed & updated)
 
 
 def _with_numbers_in_memory(
