@@ -92,3 +92,18 @@ def test_the_nest_apart_means_the_same() -> None:
             np.testing.assert_array_equal(
                 execute(found.program, sizes=sizes, inputs=inputs)["s"], expected
             )
+
+
+def test_integers_stay_integers() -> None:
+    """Beyond 2 ** 24 float32 has not all of them."""
+    text = """
+def f(x: Int[Array, "M M"], s: Int[Array, "M M"]):
+    for i in range(M):
+        for j in range(i, M):
+            s[i, j] = x[i, j]
+            s[j, i] = s[i, j]
+    return s
+"""
+    found = with_mirrors_apart(program(text))
+    assert found is not None
+    assert found.program.array("s_kept").element == "int"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from looptrans.blocks.expr import Cast, Dot, Expr, Load, Name, walk
-from looptrans.blocks.ops import Let, exprs_of, ops_in
+from looptrans.blocks.ops import Let, loaded, ops_in, products_in
 from looptrans.blocks.program import Kernel
 
 
@@ -31,14 +30,7 @@ def notes_on_types(kernels: Collection[Kernel], handed: Collection[str]) -> tupl
 
 def _multiplied(kernel: Kernel) -> set[str]:
     """Return the arrays whose blocks are operands of matrix products."""
-    ops = tuple(ops_in(kernel.body))
-    loads = {op.name: op.value for op in ops if isinstance(op, Let)}
-    found: set[str] = set()
-    for op in ops:
-        for part in (part for expr in exprs_of(op) for part in walk(expr)):
-            if isinstance(part, Dot):
-                for operand in (part.left, part.right):
-                    inner: Expr | None = operand.operand if isinstance(operand, Cast) else operand
-                    inner = loads.get(inner.name) if isinstance(inner, Name) else inner
-                    found |= {inner.array} if isinstance(inner, Load) else set()
-    return found
+    values = {op.name: op.value for op in ops_in(kernel.body) if isinstance(op, Let)}
+    products = (product for _, product in products_in(kernel.body))
+    loads = (loaded(side, values) for each in products for side in (each.left, each.right))
+    return {load.array for load in loads if load is not None}

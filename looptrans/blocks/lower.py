@@ -17,7 +17,7 @@ from looptrans.blocks.constants import met
 from looptrans.blocks.covered import is_covered
 from looptrans.blocks.described import with_described
 from looptrans.blocks.exponents import in_powers_of_two
-from looptrans.blocks.expr import Dim, Dot, Position, Role, dims_of, walk
+from looptrans.blocks.expr import Dim, Position, Role, dims_of
 from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
 from looptrans.blocks.handed_on import notes_on_types
 from looptrans.blocks.kernel_arguments import arguments_of, constants_of, dims_in
@@ -25,7 +25,7 @@ from looptrans.blocks.kernel_groups import finer, groups_of, with_loops_outside
 from looptrans.blocks.late import with_late
 from looptrans.blocks.masked import with_guards
 from looptrans.blocks.nest import Nest
-from looptrans.blocks.ops import MOST_DIMS, Let, RowBlock, exprs_of, most_dims, ops_in
+from looptrans.blocks.ops import MOST_DIMS, Let, RowBlock, has_products, most_dims, ops_in
 from looptrans.blocks.outside import outside
 from looptrans.blocks.program import BlockProgram, Filled, Kernel, NotLowered, Rounding
 from looptrans.blocks.quotients import bounded
@@ -332,9 +332,7 @@ class _Lowering:
         fixed = {p.name for p in program.parameters if p.kind == "const"}
         used = [scalar.name for scalar in scalars if scalar.name in fixed]
         constants = tuple(dict.fromkeys((*constants_of(b.dims), *used)))
-        grouped = len(row_dims) == 2 and any(
-            isinstance(part, Dot) for op in ops_in(ops) for e in exprs_of(op) for part in walk(e)
-        )
+        grouped = len(row_dims) == 2 and has_products(ops)
         kernel = Kernel(
             name,
             tuple(dims),

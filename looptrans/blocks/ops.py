@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from looptrans.blocks.expr import Dim, Dot, Expr, dims_of, walk
+from looptrans.blocks.expr import Cast, Dim, Dot, Expr, Load, Name, dims_of, walk
 from looptrans.ir.monoids import Folding
 
 
@@ -161,5 +161,30 @@ def most_dims(ops: Iterable[Op]) -> int:
 
 def has_products(ops: Iterable[Op]) -> bool:
     """Tell whether matrix products are among operations and those inside them."""
-    exprs = (expr for op in ops_in(ops) for expr in exprs_of(op))
-    return any(isinstance(part, Dot) for expr in exprs for part in walk(expr))
+    return any(True for _ in products_in(ops))
+
+
+def products_in(ops: Iterable[Op]) -> Iterator[tuple[Op, Dot]]:
+    """Yield the matrix products among operations and those inside them, each with its operation."""
+    for op in ops_in(ops):
+        for expr in exprs_of(op):
+            yield from ((op, part) for part in walk(expr) if isinstance(part, Dot))
+
+
+def loaded(operand: Expr, values: Mapping[str, Expr]) -> Load | None:
+    """Return what loads an operand; None where it is worked out.
+
+    Args:
+        operand: The operand of a product.
+        values: What names stand for.
+    """
+    match operand:
+        case Load():
+            return operand
+        case Cast(inner):
+            return loaded(inner, values)
+        case Name(name) if name in values:
+            rest = {other: value for other, value in values.items() if other != name}
+            return loaded(values[name], rest)
+        case _:
+            return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from looptrans.blocks.expr import Cast, Dot, Expr, Load, Name, Reduce, walk
+from looptrans.blocks.expr import Dot, Expr, Name, Reduce, walk
 from looptrans.blocks.ops import (
     Branch,
     ElementLoop,
@@ -19,7 +19,9 @@ from looptrans.blocks.ops import (
     Store,
     TileLoop,
     exprs_of,
+    loaded,
     ops_in,
+    products_in,
 )
 from looptrans.blocks.program import Kernel
 
@@ -38,7 +40,7 @@ def multiplies_whole_rows(kernel: Kernel) -> bool:
 
 def multiplies_over_lanes(kernel: Kernel) -> bool:
     """Tell whether a kernel has a product over rows that are in registers as a whole."""
-    return any(dot.over.role == "lanes" for dot in _products(kernel.body, {}))
+    return any(product.over.role == "lanes" for _, product in products_in(kernel.body))
 
 
 def repeats_products(kernel: Kernel) -> bool:
@@ -54,26 +56,15 @@ def repeats_products(kernel: Kernel) -> bool:
         if isinstance(op, Let):
             values.setdefault(op.name, op.value)
     places: dict[tuple[object, ...], set[tuple[str, ...]]] = {}
-    for op in ops_in(kernel.body):
-        for part in (part for expr in exprs_of(op) for part in walk(expr)):
-            if not isinstance(part, Dot):
-                continue
-            if any(_is_made(operand, values) for operand in (part.left, part.right)):
-                return False
-            loads = [_loaded(operand, values) for operand in (part.left, part.right)]
-            if part.over.role == "lanes" and isinstance(op, Let | Store) and None not in loads:
-                places.setdefault(tuple(loads), set()).add(op.labels)
+    for op, product in products_in(kernel.body):
+        operands = (product.left, product.right)
+        if any(_is_made(operand, values) for operand in operands):
+            return False
+        loads = [load for each in operands if (load := loaded(each, values)) is not None]
+        if product.over.role == "lanes" and isinstance(op, Let | Store) and len(loads) == 2:
+            elements = tuple((load.array, load.subscripts) for load in loads)
+            places.setdefault(elements, set()).add(op.labels)
     return any(len(labels) > 1 for labels in places.values())
-
-
-def _loaded(operand: Expr, values: Mapping[str, Expr]) -> object:
-    """Return which elements of an array an operand has; None where it is not only loaded."""
-    while isinstance(operand, Cast | Name):
-        found = operand.operand if isinstance(operand, Cast) else values.get(operand.name)
-        if found is None:
-            return None
-        operand = found
-    return (operand.array, operand.subscripts) if isinstance(operand, Load) else None
 
 
 def _products(ops: tuple[Op, ...], values: dict[str, Expr]) -> Iterator[Dot]:

@@ -236,19 +236,16 @@ def _with_products_in_memory(
 def _updates_sums(program: Program) -> bool:
     """Tell whether a listing stores sums in a table that it returns, and changes that in place."""
     tables = {array.name for array in program.arrays if array.rank > 1} & set(program.outputs)
-    writers = [n for n in nodes(program.body) if isinstance(n, Assign) and len(n.values) == 1]
-    summed = {
-        target.array
-        for node in writers
-        for target in node.targets
-        if any(isinstance(part, Reduce) for part in walk_value(node.values[0]))
-    }
-    updated = {
-        target.array
-        for node in writers
-        for target in node.targets
-        if any(isinstance(p, Read) and p.access == target for p in walk_value(node.values[0]))
-    }
+    summed: set[str] = set()
+    updated: set[str] = set()
+    for node in nodes(program.body):
+        if isinstance(node, Assign) and len(node.targets) == len(node.values) == 1:
+            (target,) = node.targets
+            parts = tuple(walk_value(node.values[0]))
+            if any(isinstance(part, Reduce) for part in parts):
+                summed.add(target.array)
+            if Read(target) in parts:
+                updated.add(target.array)
     return bool(tables & summed & updated)
 
 

@@ -18,7 +18,7 @@ from looptrans.ir.condition import is_of_indices
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import Index, Var, lets
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Array, Assign, Declaration, If, Node, Program
+from looptrans.ir.program import Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Create, Read
 from looptrans.ir.verdict import Certificate
@@ -124,9 +124,8 @@ def _apart(program: Program, site: Placed, node: Assign, shape: list[Index]) -> 
     around = [loop.variable for loop in site.loops]
     name = fresh_name(program, f"{cell.array}_kept")
     kept = Access(name, tuple(Var(variable) for variable in around))
-    made = creation_of(program, cell.array)
     own = tuple(extents[variable] for variable in around)
-    declared = Declaration(name, Create("zeros", own, None, made.element if made else None))
+    declared = Declaration(name, Create("zeros", own, None, _element(program, cell.array)))
     copied: Node = replace(node, targets=(cell,), values=(Read(kept),), augmented=False)
     for condition in reversed(site.conditions):
         copied = If(condition, (copied,))
@@ -139,7 +138,14 @@ def _apart(program: Program, site: Placed, node: Assign, shape: list[Index]) -> 
     place = site.position[0]
     before, nest, behind = program.body[:place], program.body[place], program.body[place + 1 :]
     body = (*before, declared, *rewritten((nest,), change), copied, *behind)
-    array = program.array(cell.array)
-    arrays = (*program.arrays, Array(name, len(own), array.element, "local", own))
-    changed = again(replace(program, body=body, arrays=arrays))
+    changed = again(replace(program, body=body))
     return Mirrored(changed, access_text(cell), node.label)
+
+
+def _element(program: Program, array: str) -> str | None:
+    """Return what an array is created with that holds what another one does, exactly."""
+    made = creation_of(program, array)
+    if made is not None and made.element is not None:
+        return made.element
+    element = program.array(array).element
+    return None if element == "float" else "int64" if element == "int" else element
