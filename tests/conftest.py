@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import pickle
+import shutil
+import tempfile
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,6 +19,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Listings and facts are many small objects that stay: to look for cycles among them all the time
 # costs a twentieth of the run, and finds nothing.
 gc.set_threshold(100_000, 20, 100)
+
+# What tests compile is theirs alone: neither found in the user's cache nor left there.
+if "LOOPTRANS_CACHE_DIR" not in os.environ:
+    os.environ["LOOPTRANS_CACHE_DIR"] = tempfile.mkdtemp(prefix="looptrans-tests-")
+    atexit.register(shutil.rmtree, os.environ["LOOPTRANS_CACHE_DIR"], ignore_errors=True)
 
 T = TypeVar("T")
 LEAST_IN_PROCESS = 25.0

@@ -70,8 +70,10 @@ def test_beside_an_input_they_are_multiplied_in_its_type(dtype: str) -> None:
     assert verify_backward(program(text), SIZES, [dtype]).passed
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("float16", "bfloat16"), ("bfloat16", "float16"), ("float16", "float32")],
+)
 def test_such_kernels_compile(kind: str, dtype: str) -> None:
     module = forward_module(emitted(program(HIDDEN.format(kind=kind))))
     found = inspect(module, ["cuda:90"], dtype, {}, {})

@@ -54,18 +54,21 @@ _known: dict[_Key, tuple[Dependence, ...]] = {}
 
 
 @lru_cache(maxsize=8)
-def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceReport:
+def flow_of(
+    program: Program, budget: float = DEFAULT_SECONDS, array: str | None = None
+) -> DependenceReport:
     """Return which read gets the value of which write, without examples.
 
     Args:
         program: The program.
         budget: Seconds for what is not known from other programs; where they do not suffice, the
             report says so.
+        array: The only array that is asked about; by default all are.
     """
     if len(_known) > MOST:
         _known.clear()
-    keys = _keys(program)
-    unknown = [array for array, key in keys.items() if key not in _known]
+    keys = _keys(program, array)
+    unknown = [name for name, key in keys.items() if key not in _known]
     if unknown:
         report = api.dependences(
             program,
@@ -77,9 +80,9 @@ def flow_of(program: Program, budget: float = DEFAULT_SECONDS) -> DependenceRepo
         )
         if report.unknown is not None:
             return report
-        for array in unknown:
-            own = (each for each in report.dependences if each.array == array)
-            _known[keys[array]] = tuple(own)
+        for name in unknown:
+            own = (each for each in report.dependences if each.array == name)
+            _known[keys[name]] = tuple(own)
     places = {place.label: place for place in placed(program)}
     numbers = {label: number for number, label in enumerate(places)}
     order = {array.name: number for number, array in enumerate(program.arrays)}
@@ -97,8 +100,8 @@ def _here(each: Dependence, places: dict[str, Placed]) -> Dependence:
     return each if line == each.carried_line else replace(each, carried_line=line)
 
 
-def _keys(program: Program) -> dict[str, _Key]:
-    """Return what decides on the flow over each array that is written."""
+def _keys(program: Program, only: str | None) -> dict[str, _Key]:
+    """Return what decides on the flow over each array that is written, or over one of them."""
     touched: dict[str, dict[str, None]] = {}
     tested: dict[str, set[str]] = {}
     written: dict[str, None] = {}
@@ -110,7 +113,8 @@ def _keys(program: Program) -> dict[str, _Key]:
         if any(relation.is_may for relation in relations):
             tested[place.label] |= touched[place.label].keys()
     shapes = shapes_of(program)
-    return {array: _key(program, array, touched, tested, shapes) for array in written}
+    asked = [array for array in written if only in (None, array)]
+    return {array: _key(program, array, touched, tested, shapes) for array in asked}
 
 
 def _key(

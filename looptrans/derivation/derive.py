@@ -61,6 +61,7 @@ from looptrans.derivation.writing import reread, without
 from looptrans.ir.facts import DependenceReport, LoopVerdict
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.remember import remembered
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
 from looptrans.ir.walk import nodes
@@ -118,12 +119,10 @@ def derive(
             and hands them over in memory.
     """
     _load_analysis()
-    plain = with_tests_put_in(_plain(program), keep=False)
-    if not plain.body:
+    begun = _begun_to_fold(program) if goal == "fold" else _begun(program)
+    if begun is None:
         return Derivation(reread(program), goal, (), "unknown", ("There is no statement in it.",))
-    if goal == "fold":
-        plain = with_guards(with_selects(program_without_lets(plain)))
-    work = Work(reread(with_wheres_as_choices(plain)))
+    work = Work(begun)
     own_versions(work)
     in_order(work)
     if goal == "fold":
@@ -456,6 +455,22 @@ def _plain(program: Program) -> Program:
     """
     plain = with_loops_at_most_once(with_powers_of_two(with_sizes_put_in(program)))
     return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
+
+
+@remembered
+def _begun(program: Program) -> Program | None:
+    """Return what a derivation begins with, or None where there is no statement."""
+    plain = with_tests_put_in(_plain(program), keep=False)
+    return reread(with_wheres_as_choices(plain)) if plain.body else None
+
+
+@remembered
+def _begun_to_fold(program: Program) -> Program | None:
+    """Return what a derivation to one pass begins with, or None where there is no statement."""
+    plain = with_tests_put_in(_plain(program), keep=False)
+    if not plain.body:
+        return None
+    return reread(with_wheres_as_choices(with_guards(with_selects(program_without_lets(plain)))))
 
 
 def _load_analysis() -> None:

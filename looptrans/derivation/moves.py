@@ -81,6 +81,12 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
 }
 _SEVERAL: Final = ("one pass", "parallel")
 
+MOST: Final = 1024
+"""How many moves are kept before all are forgotten."""
+# Ways to derive a nest begin alike. With what a move gave its program is kept: no other can then
+# have its identity, and to compare whole programs would take as long as many a move.
+_kept: dict[tuple[int, str, tuple[Argument, ...]], tuple[Program, DerivationStep | NotDone]] = {}
+
 
 def made(kind: str, program: Program, arguments: tuple[Argument, ...]) -> DerivationStep:
     """Make a step.
@@ -96,4 +102,23 @@ def made(kind: str, program: Program, arguments: tuple[Argument, ...]) -> Deriva
     wanted = (*types, *(types[-1:] * (len(arguments) - len(types))))
     if not fits or any(type(a) is not t for a, t in zip(arguments, wanted, strict=True)):
         raise NotDone(f"a step {kind!r} is not given {arguments!r}", "illegal")
-    return move(program, *arguments)
+    key = (id(program), kind, arguments)
+    if key not in _kept:
+        answer = _tried(move, program, arguments)
+        if len(_kept) >= MOST:
+            _kept.clear()
+        _kept[key] = program, answer
+    _, found = _kept[key]
+    if isinstance(found, NotDone):
+        raise found.with_traceback(None)
+    return found
+
+
+def _tried(
+    move: Move, program: Program, arguments: tuple[Argument, ...]
+) -> DerivationStep | NotDone:
+    try:
+        return move(program, *arguments)
+    except NotDone as error:
+        error.__context__ = None  # with its traceback would be kept whatever stood on the stack
+        return error.with_traceback(None)

@@ -274,7 +274,7 @@ def _element_2(store: Store, first: IndexCode, second: IndexCode) -> ValueCode:
 def _element_n(store: Store, codes: Sequence[IndexCode], record: Record | None) -> ValueCode:
     def read() -> Scalar:
         cell = tuple([code() for code in codes])
-        (offset,) = store.offsets(cell)[1]
+        offset = store.offset(cell)
         if record is not None:
             record(cell)
         return store.data[offset]
@@ -287,7 +287,7 @@ def _element_private(
 ) -> ValueCode:
     def read() -> Scalar:
         cell = tuple([code() for code in codes])
-        (offset,) = store.offsets(cell)[1]
+        offset = store.offset(cell)
         value = store.data[offset]
         store.check(cell, (value,))
         if record is not None:

@@ -70,6 +70,17 @@ class Store:
                 )
         raise AssertionError(f"{self.name}[{text}] is inside {shape}")
 
+    def offset(self, cell: Sequence[int]) -> int:
+        """Return the place of one cell, each of whose subscripts is a number."""
+        if self.shape is None:
+            raise self.unset()
+        place = 0
+        for at, extent in zip(cell, self.shape, strict=True):
+            if not 0 <= at < extent:
+                raise self.outside(cell)
+            place = place * extent + at
+        return place
+
     def offsets(self, cell: Sequence[int | None]) -> tuple[Shape, list[int]]:
         """Return the shape and the places of the cells that subscripts name; None is `:`."""
         shape = self.shape

@@ -30,7 +30,7 @@ def compile_write(machine: Machine, target: Access) -> Write:
         cell = tuple([code() for code in codes])
         if isinstance(value, Block):
             raise not_a_row(store.name, value)
-        (offset,) = store.offsets(cell)[1]
+        offset = store.offset(cell)
         if record is not None:
             record(cell)
         store.data[offset] = convert(value)

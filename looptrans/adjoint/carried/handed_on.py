@@ -1,22 +1,9 @@
-"""What the iterations of loops hand on: asked of each listing once, however many ways are tried."""
+"""What the iterations of loops hand on."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from looptrans.analysis.api import dependences
-from looptrans.ir.facts import DependenceReport
+from looptrans.analysis.kept_flow import flow_of
 from looptrans.ir.program import Program
-
-
-@lru_cache(maxsize=64)
-def flows(program: Program) -> DependenceReport:
-    """Return which statements read what which others have set, without examples.
-
-    Args:
-        program: The listing.
-    """
-    return dependences(program, bases=("value",), kinds=("flow",), witnesses=False)
 
 
 def hands_on(program: Program, name: str, variable: str) -> bool:
@@ -27,7 +14,7 @@ def hands_on(program: Program, name: str, variable: str) -> bool:
         name: The array, or scalar.
         variable: The variable of the loop.
     """
-    found = flows(program)
+    found = flow_of(program, array=name)
     return found.unknown is not None or any(
-        each.array == name and each.carried_by == variable for each in found.dependences
+        each.carried_by == variable for each in found.dependences
     )

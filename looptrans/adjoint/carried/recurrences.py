@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from looptrans.adjoint.carried.handed_on import flows
 from looptrans.adjoint.written.printing import shape_text
 from looptrans.algebra.values import add
 from looptrans.analysis.api import components, dependences, is_written_once
+from looptrans.analysis.kept_flow import flow_of
 from looptrans.frontend import parse
 from looptrans.ir.condition import with_operands
 from looptrans.ir.listing import listing
@@ -99,7 +99,7 @@ def _carried(program: Program) -> set[tuple[str, str]]:
     Of each the label and the array: every cell is set once, and none after it is read there. Those
     in a cycle come first; where there is none, such as with delays, all of them.
     """
-    values = flows(program)
+    values = flow_of(program)
     carried = [
         each
         for each in values.dependences

@@ -18,9 +18,9 @@ from functools import partial
 from typing import TypeVar
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.adjoint.carried.handed_on import flows
 from looptrans.adjoint.carried.set_in_steps import with_names_in_between
 from looptrans.adjoint.written.printing import shape_text
+from looptrans.analysis.kept_flow import flow_of
 from looptrans.frontend import parse
 from looptrans.ir.affine import about, difference, extremum, form_of, total
 from looptrans.ir.creation import creation_of, first_value
@@ -299,7 +299,7 @@ def _hands_on(program: Program, place: Placed, name: str, loop: LoopPath) -> boo
     """Tell whether a loop hands a state on that is more than gathered, or is looked at inside."""
     assert isinstance(place.node, Assign)
     gathers = accumulation(place.node.targets[0], place.node.values[0]) is not None
-    found = flows(program).dependences
+    found = flow_of(program).dependences
     carried = [
         each.sink
         for each in found
