@@ -53,3 +53,24 @@ def f(A: Float[Array, "M 64"], B: Float[Array, "64 N"], C: Float[Array, "M N"]):
 """)
     ).text
     assert "tl.dot(" in text and "_hidden_zeros" not in text
+
+
+COLUMNS = """
+def attention(Q: Float[Array, "M E"], K: Float[Array, "E N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = max(sum(Q[i, e] * K[e, j] for e in range(E)) for j in range(N))
+        l = sum(exp(sum(Q[i, e] * K[e, j] for e in range(E)) - m) for j in range(N))
+        for d in range(D):
+            O[i, d] = sum(
+                exp(sum(Q[i, e] * K[e, j] for e in range(E)) - m) * V[j, d] for j in range(N)
+            ) / l
+    return O
+"""
+
+
+def test_sums_beside_keys_that_are_columns_do_not() -> None:
+    text = emitted(program(COLUMNS)).text
+    assert "O_sum = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)" in text
+    rows = COLUMNS.replace('K: Float[Array, "E N"]', 'K: Float[Array, "N E"]')
+    assert "_hidden_zeros(" not in emitted(program(rows.replace("K[e, j]", "K[j, e]"))).text

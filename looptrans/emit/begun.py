@@ -14,7 +14,8 @@ that wait, wherever LLVM puts something else there as well. ptxas then sees what
 in those registers since before the loop.
 
 LLVM has something to put there where blocks that are loaded, drawn or worked out of places stand
-beside the products: their elements have places in both loops.
+beside the products: their elements have places in both loops. So have those of an operand whose rows the
+loop goes along, as over keys that are columns, where it is of another product than the sum's only.
 """
 
 from __future__ import annotations
@@ -66,14 +67,21 @@ def size_of(let: Let, kernel: Kernel) -> str | None:
 
 
 def _has_blocks_beside(loop: TileLoop, parts: Sequence[Expr]) -> bool:
-    """Tell whether blocks that are no operands are loaded in a loop, drawn or made of places."""
+    """Tell whether blocks that are no operands are loaded in a loop, drawn or made of places.
+
+    Or blocks that are operands, but lie the other way around.
+    """
     if integers_of(tuple(ops_in(loop.body)))[1]:
         return True
-    sides = [side for p in parts if isinstance(p, Dot) for side in (p.left, p.right)]
+    products = [part for part in parts if isinstance(part, Dot)]
+    sides = [side for product in products for side in (product.left, product.right)]
     operands = {side.operand if isinstance(side, Cast) else side for side in sides}
     names = {side.name for side in operands if isinstance(side, Name)}
     lets = [op for op in ops_in(loop.body) if isinstance(op, Let)]
     multiplied = operands | {op.value for op in lets if op.name in names}
+    along = any(isinstance(each, Load) and _goes_along(loop, each) for each in multiplied)
+    if along and len(products) > 1:
+        return True
     return any(
         len(dims_of(part)) > 1
         and (
@@ -82,3 +90,8 @@ def _has_blocks_beside(loop: TileLoop, parts: Sequence[Expr]) -> bool:
         )
         for part in parts
     )
+
+
+def _goes_along(loop: TileLoop, load: Load) -> bool:
+    """Tell whether a loop goes along the rows of an array, and not from one row to the next."""
+    return bool(load.subscripts) and loop.dim in dims_of(load.subscripts[-1])
