@@ -14,8 +14,8 @@ that wait, wherever LLVM puts something else there as well. ptxas then sees what
 in those registers since before the loop.
 
 LLVM has something to put there where blocks that are loaded, drawn or worked out of places stand
-beside the products: their elements have places in both loops. So have those of an operand whose rows the
-loop goes along, as over keys that are columns, where it is of another product than the sum's only.
+beside the products: their elements have places in both loops. So have those of an operand whose
+rows the loop goes along, as over keys that are columns, where a loop has several products.
 """
 
 from __future__ import annotations
