@@ -158,3 +158,30 @@ def test_a_product_that_is_normed_is_stored_not_worked_out_twice() -> None:
     assert not any(map(multiplies_over_lanes, kernels))
     assert sum(has_products(kernel.body) for kernel in kernels) == 1
     assert verify(program(DIVIDED), [{"N": 19, "K": 37, "M": 21}], ["float32", "float16"]).passed
+
+
+WEIGHTS = """
+def attention(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"]):
+    O = zeros((H, M, D))
+    P = zeros((H, M, N))
+    for h in range(H):
+        for i in range(M):
+            m = max(sum(Q[h, i, e] * K[h, j, e] for e in range(E)) for j in range(N))
+            l = sum(exp(sum(Q[h, i, e] * K[h, j, e] for e in range(E)) - m) for j in range(N))
+            for j in range(N):
+                P[h, i, j] = exp(sum(Q[h, i, e] * K[h, j, e] for e in range(E)) - m) / l
+            for d in range(D):
+                O[h, i, d] = sum(P[h, i, j] * V[h, j, d] for j in range(N))
+    return O, P
+"""
+
+
+def test_weights_that_are_returned_are_no_row_in_registers() -> None:
+    """Any number of keys: what rows hand to the next kernel is a number each, no large table."""
+    kernels = lowered(program(WEIGHTS)).kernels
+    assert len(kernels) == 3
+    assert all(has_products(kernel.body) for kernel in kernels)
+    assert not any(map(multiplies_over_lanes, kernels[2:]))
+    assert not any(map(multiplies_whole_rows, kernels))
+    sizes = [{"H": 2, "M": 5, "N": 37, "E": 3, "D": 4}]
+    assert verify(program(WEIGHTS), sizes, ["float32", "float16"]).passed

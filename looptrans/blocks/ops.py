@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from looptrans.blocks.expr import Cast, Dim, Dot, Expr, Load, Name, dims_of, walk
+from looptrans.blocks.expr import Cast, Dim, Dot, Expr, Load, Name, dims_of, union, walk
 from looptrans.ir.monoids import Folding
 
 
@@ -157,6 +157,12 @@ def most_dims(ops: Iterable[Op]) -> int:
     """Return how many dimensions the largest block has that is worked with."""
     exprs = (expr for op in ops_in(ops) for expr in exprs_of(op))
     return max((len(dims_of(part)) for expr in exprs for part in walk(expr)), default=0)
+
+
+def stored_blocks(ops: Iterable[Op]) -> set[str]:
+    """Return the arrays of which blocks of rows and columns are stored."""
+    stores = (op for op in ops_in(ops) if isinstance(op, Store))
+    return {s.array for s in stores if len(union(*map(dims_of, s.subscripts))) > 1}
 
 
 def has_products(ops: Iterable[Op]) -> bool:

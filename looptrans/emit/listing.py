@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.rewriting.gathered import with_sums_gathered
 from looptrans.adjoint.rewriting.mirrored import with_mirrors_apart
 from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims
+from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims, stored_blocks
 from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.reach import below, reached
 from looptrans.blocks.serial import OneRowEach
@@ -208,9 +208,9 @@ def _with_rows_in_memory(
 
 
 def _tables(blocks: BlockProgram) -> int:
-    """Return how many arrays of several dimensions kernels hand to each other."""
-    made = (each for each in blocks.made if each.array not in blocks.outputs)
-    return sum(1 for each in made if len(each.shape) > 1)
+    """Return how many arrays kernels hand to each other in blocks, not in numbers of rows."""
+    made = {each.array for each in blocks.made if each.array not in blocks.outputs}
+    return len(made & {array for kernel in blocks.kernels for array in stored_blocks(kernel.body)})
 
 
 def _with_products_in_memory(
