@@ -9,8 +9,14 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.blocks.lower import lower
 from looptrans.blocks.ops import has_products
-from looptrans.blocks.whole_rows import multiplies_over_lanes, multiplies_whole_rows
+from looptrans.blocks.whole_rows import (
+    multiplies_over_lanes,
+    multiplies_whole_rows,
+    stores_rows_of_products,
+)
+from looptrans.derivation.derive import derive
 from looptrans.emit.listing import lowered
 from looptrans.ir.listing import listing
 from looptrans.runtime.verify import verify
@@ -185,3 +191,30 @@ def test_weights_that_are_returned_are_no_row_in_registers() -> None:
     assert not any(map(multiplies_whole_rows, kernels))
     sizes = [{"H": 2, "M": 5, "N": 37, "E": 3, "D": 4}]
     assert verify(program(WEIGHTS), sizes, ["float32", "float16"]).passed
+
+
+SCORES = """
+def scored(
+    Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+    mask: Bool[Array, "M N"],
+):
+    S = zeros((M, N))
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = sum(Q[i, e] * K[j, e] for e in range(E)) if mask[i, j] else -inf
+        m = max(S[i, j] for j in range(N))
+        l = sum(exp(S[i, j] - m) for j in range(N))
+        for d in range(D):
+            O[i, d] = sum(exp(S[i, j] - m) * V[j, d] for j in range(N)) / l
+    return O, S
+"""
+
+
+def test_scores_that_are_returned_are_no_row_in_registers_either() -> None:
+    found = backward(program(SCORES))
+    assert any(map(stores_rows_of_products, lower(derive(found.program, "fold")).kernels))
+    kernels = lowered(found.program).kernels
+    assert not any(map(stores_rows_of_products, kernels))
+    assert not any(map(multiplies_whole_rows, kernels))
+    check(program(SCORES), found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from looptrans.blocks.expr import Dot, Expr, Name, Reduce, walk
+from looptrans.blocks.expr import Dot, Expr, Name, Reduce, dims_of, walk
 from looptrans.blocks.ops import (
     Branch,
     ElementLoop,
@@ -41,6 +41,26 @@ def multiplies_whole_rows(kernel: Kernel) -> bool:
 def multiplies_over_lanes(kernel: Kernel) -> bool:
     """Tell whether a kernel has a product over rows that are in registers as a whole."""
     return any(product.over.role == "lanes" for _, product in products_in(kernel.body))
+
+
+def stores_rows_of_products(kernel: Kernel) -> bool:
+    """Tell whether a kernel works out rows of a plain product as a whole, and stores them.
+
+    s = dot(Q[i, e], K[j, e])          all j
+    dS[i, j] = … exp(s - lse[i])
+    """
+    values: dict[str, Expr] = {}
+    for op in ops_in(kernel.body):
+        if isinstance(op, Let):
+            values.setdefault(op.name, op.value)
+    rows: set[str] = set()
+    for _, product in products_in(kernel.body):
+        operands = (product.left, product.right)
+        if product.over.role != "lanes" and all(loaded(each, values) for each in operands):
+            rows |= {dim.name for dim in dims_of(product) if dim.role == "lanes"}
+    stores = [op for op in ops_in(kernel.body) if isinstance(op, Store)]
+    stored = {dim.name for op in stores for each in op.subscripts for dim in dims_of(each)}
+    return bool(rows & stored)
 
 
 def repeats_products(kernel: Kernel) -> bool:

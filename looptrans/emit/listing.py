@@ -17,6 +17,7 @@ from looptrans.blocks.whole_rows import (
     multiplies_over_lanes,
     multiplies_whole_rows,
     repeats_products,
+    stores_rows_of_products,
 )
 from looptrans.derivation.buffers import reused
 from looptrans.derivation.derive import NESTS, Nests, derive
@@ -185,10 +186,12 @@ def _with_rows_in_memory(
         Y[i, c] = sum(A[i, k] * D[c, k] for k …)          another one
 
     How long the rows are is not known; in registers there is room for short ones only. Rows of one
-    batch, as those of weights of keys, are worked out block by block instead.
+    batch, as those of weights of keys, are worked out block by block instead. So are those of a
+    product that is stored, where no further table has to be.
     """
     most = sum(multiplies_whole_rows(kernel) for kernel in found.kernels)
-    if not most:
+    stored = any(map(stores_rows_of_products, found.kernels))
+    if not most and not stored:
         return None
     for nests, own in _ways(program):
         if nests not in ("rows again", "as written", "apart"):
@@ -200,9 +203,9 @@ def _with_rows_in_memory(
             other = lower(derivation, rounded=rounded)
         except (NotDone, NotLowered):
             continue
-        if _tables(other) <= _tables(found) + most and not any(
-            map(multiplies_whole_rows, other.kernels)
-        ):
+        if _tables(other) > _tables(found) + most or any(map(multiplies_whole_rows, other.kernels)):
+            continue
+        if most or not any(map(stores_rows_of_products, other.kernels)):
             return other
     return None
 
