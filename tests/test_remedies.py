@@ -138,3 +138,29 @@ def test_a_remedy_is_offered_where_there_is_one() -> None:
     kept = "promote(A, i) keeps the element in a local instead"
     assert help_of("B[i] = s; A[0] = A[0] * 2.0", "hoist(S3, i)") == kept
     assert help_of("A[i] = B[i]; A[0] = A[0] * 2.0", "hoist(S3, i)") == ""
+
+
+def test_a_reduction_is_offered_only_what_its_updates_are_written_for() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            "def f(A, B, Z, N):\n"
+            "    for i in range(N):\n        B[0] = B[0] + 2.0 * Z[i] + Z[i + 1]\n"
+            "    for j in range(N):\n        B[1] -= Z[j]\n"
+            "    for k in range(N):\n        B[2] += Z[k]\n"
+            "    for r in range(N):\n        for q in range(N): A[2 * q, q] += Z[r]\n",
+        )
+    )
+    offered = {
+        "i": ["phased_atomics"],
+        "j": ["phased_atomics", "split"],
+        "k": ["phased_atomics", "block_reduce", "split"],
+        "r": ["phased_atomics", "block_reduce"],
+    }
+    for loop, names in offered.items():
+        (step,) = apply_all(program, f"parallelize({loop})")
+        found = [n for n in ("phased_atomics", "block_reduce", "split") if n in step.verdict.help]
+        assert found == names
+        for name in names:
+            script = f"{name}({loop}{', 2' if name == 'split' else ''})"
+            assert apply_all(program, script)[-1].verdict.decision == "legal"

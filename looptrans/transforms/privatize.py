@@ -87,11 +87,11 @@ def _private(program: Program, path: LoopPath, called: str, names: tuple[str, ..
         renamed = _with_own_names(program, path, names, shared)
         apart, others = finished(renamed, same_names(program, renamed))
         other = check_storage(program, apart, others)
-        if verdict.decision == "legal" and other.decision == "unknown":
-            raise _is_used_outside(program, path, shared[0])
         # What stands outside may read what would be nobody's, but for the name of its own.
         if "legal" in (verdict.decision, other.decision):
-            done, images, verdict = apart, others, other
+            done, images = apart, others
+            # Copies that nobody else reads are the same under another name.
+            verdict = verdict if other.decision == "unknown" else other
     return Step(called, program, done, verdict, images)
 
 
@@ -172,18 +172,6 @@ def _with_own_names(
         after = replace_at(after, position, with_accesses((loop,), renamed))
         chosen[chosen.index(name)] = array.name
     return with_private(after, position, chosen)
-
-
-def _is_used_outside(program: Program, path: LoopPath, name: str) -> TransformError:
-    outside = sites_outside(program, name, path.position)
-    loop = loop_name(program, path.position)
-    return TransformError(
-        f"{name} is also used outside the loop {loop}, by {outside[0].place.label}",
-        _span(outside),
-        why="a private name is used only in loops that make it private, and that another name "
-        "in the loop changes nothing is not shown",
-        remedy=f"give {name} another name in one of the two places",
-    )
 
 
 def _span(sites: tuple[AccessSite, ...]) -> Span | None:

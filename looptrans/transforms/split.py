@@ -102,6 +102,20 @@ def split(program: Program, loop: str, size: int, operator: str | Operator | Non
     return Step(called, program, done, verdict, images)
 
 
+def can_split(program: Program, path: LoopPath, found: Iterations) -> bool:
+    """Tell whether partial results can be made of a loop, whose reductions are written as such."""
+    try:
+        plan = _plan(program, path, 2, _operators(program, path, found, None))
+    except TransformError:
+        return False
+    operators = {label: each.operator for each in plan.partials for label in each.updates}
+    return all(
+        is_update(node, operators[node.label])
+        for node in nodes(path.loop.body)
+        if isinstance(node, Assign) and node.label in operators
+    )
+
+
 def _require_recognized(path: LoopPath, found: Iterations, plan: _Plan) -> None:
     """Require that all is written as updates, where it could not be shown that all is well."""
     folds = {(fold.array, fold.operator) for fold in found.folds}
