@@ -148,7 +148,9 @@ def test_a_reduction_is_offered_only_what_its_updates_are_written_for() -> None:
             "    for i in range(N):\n        B[0] = B[0] + 2.0 * Z[i] + Z[i + 1]\n"
             "    for j in range(N):\n        B[1] -= Z[j]\n"
             "    for k in range(N):\n        B[2] += Z[k]\n"
-            "    for r in range(N):\n        for q in range(N): A[2 * q, q] += Z[r]\n",
+            "    for r in range(N):\n        for q in range(N): A[2 * q, q] += Z[r]\n"
+            "    for e in range(N):\n        for q in range(N): B[3] += A[q, e]\n"
+            "        B[3] += Z[e]\n",
         )
     )
     offered = {
@@ -156,6 +158,7 @@ def test_a_reduction_is_offered_only_what_its_updates_are_written_for() -> None:
         "j": ["phased_atomics", "split"],
         "k": ["phased_atomics", "block_reduce", "split"],
         "r": ["phased_atomics", "block_reduce"],
+        "e": ["phased_atomics", "split"],
     }
     for loop, names in offered.items():
         (step,) = apply_all(program, f"parallelize({loop})")
@@ -164,3 +167,18 @@ def test_a_reduction_is_offered_only_what_its_updates_are_written_for() -> None:
         for name in names:
             script = f"{name}({loop}{', 2' if name == 'split' else ''})"
             assert apply_all(program, script)[-1].verdict.decision == "legal"
+
+
+def test_loops_to_skew_are_named_so_that_they_are_found() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            "def f(A, N):\n    for j in range(N):\n        for k in range(N): A[j, k] = 1.0\n"
+            "    for j in range(1, N):\n        for k in range(N - 2): A[j, k] = A[j - 1, k + 2]\n",
+        )
+    )
+    (step,) = apply_all(program, "interchange(j@4, k@5)")
+    assert step.verdict.help.endswith("with skew(k@5, j@4, 2)")
+    assert apply_all(program, "skew(k@5, j@4, 2); interchange(j@4, k@5)")[-1].verdict.decision == (
+        "legal"
+    )

@@ -11,7 +11,7 @@ from looptrans.ir.monoids import MONOIDS
 from looptrans.ir.program import Assign, Atomic, BlockReduce, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import placed
 from looptrans.transforms.accesses import listed, place_of, sites_outside
 from looptrans.transforms.check import reordered
 from looptrans.transforms.nest import (
@@ -116,7 +116,7 @@ def way_out(program: Program, path: LoopPath, found: Iterations) -> str:
         operators = listed(tuple(dict.fromkeys(fold.operator for fold in found.folds)))
         into = listed(tuple(dict.fromkeys(fold.array for fold in found.folds)))
         joining = f"phased_atomics({loop})"
-        if _written_as_updates(path, found):
+        if _written_as_updates(program, found):
             joining += f" or block_reduce({loop})"
         ways = [f"{joining} joins the iterations"]
         if can_split(program, path, found):
@@ -125,11 +125,19 @@ def way_out(program: Program, path: LoopPath, found: Iterations) -> str:
     return f"privatize({loop}) first" if private else ""
 
 
-def _written_as_updates(path: LoopPath, found: Iterations) -> bool:
-    """Tell whether the updates of a loop have the form that a reduce block needs."""
-    operators = {label: fold.operator for fold in found.folds for label in fold.statements}
-    return all(
-        operators[node.label] in MONOIDS and update_operand(node, operators[node.label]) is not None
-        for node in nodes(path.loop.body)
-        if isinstance(node, Assign) and node.label in operators
-    )
+def _written_as_updates(program: Program, found: Iterations) -> bool:
+    """Tell whether the updates of a loop have the form and the place that a reduce block needs."""
+    places = {place.label: place for place in placed(program)}
+    for fold in found.folds:
+        updates = [places[label] for label in fold.statements]
+        forms = [
+            isinstance(p.node, Assign) and update_operand(p.node, fold.operator) is not None
+            for p in updates
+        ]
+        # One block is around all of them, and around nothing else.
+        blocks = {place.position[:-1] for place in updates}
+        numbers = [place.position[-1] for place in updates]
+        together = len(blocks) == 1 and max(numbers) - min(numbers) < len(numbers)
+        if fold.operator not in MONOIDS or not all(forms) or not together:
+            return False
+    return True
