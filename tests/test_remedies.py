@@ -182,3 +182,17 @@ def test_loops_to_skew_are_named_so_that_they_are_found() -> None:
     assert apply_all(program, "skew(k@5, j@4, 2); interchange(j@4, k@5)")[-1].verdict.decision == (
         "legal"
     )
+
+
+def test_a_sum_over_rows_that_a_table_bounds_is_offered_what_it_can_do() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            'def f(x: Float[Array, "N"], y: Float[Array, "M"], n: Int[Array, "M", "0:N+1"]):\n'
+            "    for i in range(M):\n        for j in range(n[i]): y[i] += x[j]\n",
+        )
+    )
+    with pytest.raises(ListingError) as found:
+        apply_all(program, "split(j, 2)")
+    assert found.value.mistakes[0].remedy.startswith("phased_atomics(j) joins")
+    assert apply_all(program, "phased_atomics(j)")[-1].verdict.decision == "legal"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from looptrans.analysis.budget import BudgetExceeded
 from looptrans.analysis.iterations import Iterations, iterations_of
 from looptrans.ir.affine import extremum, product, total
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import assign_text
 from looptrans.ir.operator import LEFT, OPERATORS, RIGHT, Operator
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
@@ -226,12 +226,16 @@ def _plan(program: Program, path: LoopPath, size: int, operators: Mapping[str, O
     around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
     most = extreme(blocks, around, "highest")
     if most is None:
+        loop = loop_name(program, path.position)
+        # Behind a guard that looks into a table, it is not seen who contributes.
+        by_tables = any(opaque_terms(end) for end in (bounds.start, bounds.stop))
         raise RangeNotFound(
-            f"how many blocks the loop {loop_name(program, path.position)} has is not known "
-            "beforehand",
+            f"how many blocks the loop {loop} has is not known beforehand",
             place_of(path.loop),
             why="the partial results are created before the loops, with a shape in terms of sizes",
-            remedy="give the loop a bound of sizes and a guard",
+            remedy=f"phased_atomics({loop}) joins the iterations without partial results"
+            if by_tables
+            else "give the loop a bound of sizes and a guard",
         )
     block = fresh_name(program, "p")
     join = fresh_name(program, "q")
