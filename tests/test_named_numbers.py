@@ -121,3 +121,20 @@ def test_a_name_in_a_subscript_stays_beside_one_that_is_written_out() -> None:
     )
     assert "A[s] = 1.0" in printed and "if i > 1:" in printed
     assert_same(before, printed)
+
+
+def test_an_element_for_each_iteration_from_a_named_number_on() -> None:
+    before, printed = after(
+        """
+        def f(A: Float[Array, "N N"], B: Float[Array, "N"]):
+            for i in range(0, N):
+                k = i - 1
+                for j in range(k, N):
+                    x = B[max(j, 0)]
+                    A[i, max(j, 0)] = x
+            return A
+        """,
+        "expand(x, j)",
+    )
+    assert "A[i, max(j, 0)] = x[j - i + 1]" in printed
+    assert_same(before, printed)
