@@ -138,3 +138,26 @@ def test_an_element_for_each_iteration_from_a_named_number_on() -> None:
     )
     assert "A[i, max(j, 0)] = x[j - i + 1]" in printed
     assert_same(before, printed)
+
+
+def test_a_number_that_two_loops_name_is_private_to_one_of_them() -> None:
+    before, printed = after(
+        """
+        def f(A: Float[Array, "N N"], B: Float[Array, "N"]):
+            k = N - 1
+            for i in range(0, k):
+                k = i + 1
+                for j in range(0, k):
+                    if j + k < N:
+                        A[i, k] = A[i, k] + B[j]
+            for i in range(0, N):
+                k = i
+                B[k] = 2.0
+            return A, B
+        """,
+        "privatize(i@S2)",
+    )
+    assert "for i in range(0, k):" in printed and "private: k1" in printed
+    assert "for j in range(0, k1):" in printed and "if j + k1 < N:" in printed
+    assert "B[k] = 2.0" in printed
+    assert_same(before, printed)
