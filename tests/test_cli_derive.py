@@ -280,3 +280,21 @@ def test_the_listing_of_the_last_step_is_a_listing_of_its_own(document: dict[str
     for step in document["steps"]:
         assert isinstance(saved._program(step["listing"]), Program)
     assert spec("attention_naive").docstring
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--parts", "3"), "--parts is about a split: add --to split"),
+        (("--of", "O"), "--of is about the backward pass: add --to backward"),
+        (
+            ("--to", "split", "--block", "8"),
+            "--block is about the forward pass: leave out --to split",
+        ),
+    ],
+)
+def test_an_option_of_another_goal_is_an_error(
+    options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["derive", NAIVE, *options]) == 2
+    assert capsys.readouterr() == ("", f"error: {said}\n")

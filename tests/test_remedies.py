@@ -138,3 +138,61 @@ def test_a_remedy_is_offered_where_there_is_one() -> None:
     kept = "promote(A, i) keeps the element in a local instead"
     assert help_of("B[i] = s; A[0] = A[0] * 2.0", "hoist(S3, i)") == kept
     assert help_of("A[i] = B[i]; A[0] = A[0] * 2.0", "hoist(S3, i)") == ""
+
+
+def test_a_reduction_is_offered_only_what_its_updates_are_written_for() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            "def f(A, B, Z, N):\n"
+            "    for i in range(N):\n        B[0] = B[0] + 2.0 * Z[i] + Z[i + 1]\n"
+            "    for j in range(N):\n        B[1] -= Z[j]\n"
+            "    for k in range(N):\n        B[2] += Z[k]\n"
+            "    for r in range(N):\n        for q in range(N): A[2 * q, q] += Z[r]\n"
+            "    for e in range(N):\n        for q in range(N): B[3] += A[q, e]\n"
+            "        B[3] += Z[e]\n",
+        )
+    )
+    offered = {
+        "i": ["phased_atomics"],
+        "j": ["phased_atomics", "split"],
+        "k": ["phased_atomics", "block_reduce", "split"],
+        "r": ["phased_atomics", "block_reduce"],
+        "e": ["phased_atomics", "split"],
+    }
+    for loop, names in offered.items():
+        (step,) = apply_all(program, f"parallelize({loop})")
+        found = [n for n in ("phased_atomics", "block_reduce", "split") if n in step.verdict.help]
+        assert found == names
+        for name in names:
+            script = f"{name}({loop}{', 2' if name == 'split' else ''})"
+            assert apply_all(program, script)[-1].verdict.decision == "legal"
+
+
+def test_loops_to_skew_are_named_so_that_they_are_found() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            "def f(A, N):\n    for j in range(N):\n        for k in range(N): A[j, k] = 1.0\n"
+            "    for j in range(1, N):\n        for k in range(N - 2): A[j, k] = A[j - 1, k + 2]\n",
+        )
+    )
+    (step,) = apply_all(program, "interchange(j@4, k@5)")
+    assert step.verdict.help.endswith("with skew(k@5, j@4, 2)")
+    assert apply_all(program, "skew(k@5, j@4, 2); interchange(j@4, k@5)")[-1].verdict.decision == (
+        "legal"
+    )
+
+
+def test_a_sum_over_rows_that_a_table_bounds_is_offered_what_it_can_do() -> None:
+    program = parse(
+        Source(
+            "t.py",
+            'def f(x: Float[Array, "N"], y: Float[Array, "M"], n: Int[Array, "M", "0:N+1"]):\n'
+            "    for i in range(M):\n        for j in range(n[i]): y[i] += x[j]\n",
+        )
+    )
+    with pytest.raises(ListingError) as found:
+        apply_all(program, "split(j, 2)")
+    assert found.value.mistakes[0].remedy.startswith("phased_atomics(j) joins")
+    assert apply_all(program, "phased_atomics(j)")[-1].verdict.decision == "legal"

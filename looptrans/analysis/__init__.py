@@ -4,7 +4,7 @@ asked from outside        api, kept_flow, budget, annotate, explanation, stateme
 a program as isl sees it  model, shapes, normal, linear, digits, constraints, formula, polyhedra,
                           instances, inequalities
 dependences               dependences, relation, flow, accessed, last_writers, dataflow, decided,
-                          truths, pieces, witness, sources
+                          truths, lookups, pieces, witness, sources
 opaque terms              opaque, opaque_domains, axioms, contract_forms, supposed
 graph and loops           graph, loops, reductions, iterations, judge
 is a step legal           judging, multiples, equivalence, correspondence, one_iteration,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded, ran_out, within_budget
+from looptrans.analysis.lookups import told_alike
 from looptrans.analysis.scan import Scan, Scanned
 from looptrans.analysis.statements import statement_facts
-from looptrans.analysis.truths import with_truths
 from looptrans.ir.facts import (
     KINDS,
     Basis,
@@ -30,7 +31,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Verdict
-from looptrans.ir.walk import loops, written
+from looptrans.ir.walk import loops
 
 Contents = Mapping[str, Mapping[tuple[int, ...], int]]
 
@@ -435,16 +436,14 @@ def _judged(work: Callable[[], Verdict], budget: float) -> Verdict:
 def _judged_step(
     work: Callable[[Program, Program], Verdict], before: Program, after: Program, budget: float
 ) -> Verdict:
-    """Judge a step, and in doubt with what is known of tests that come out alike as integers."""
+    """Judge a step, and in doubt with what is known of data that neither program writes."""
     verdict = _judged(lambda: work(before, after), budget)
-    if verdict.decision != "unknown":
-        return verdict
-    changed = written(before) | written(after)
-    one, other = with_truths(before, changed), with_truths(after, changed)
-    if (one, other) == (before, after):
-        return verdict
-    told = _judged(lambda: work(one, other), budget)
-    return told if told.decision == "legal" else verdict
+    if verdict.decision == "unknown":
+        for one, other in told_alike(before, after):
+            told = _judged(partial(work, one, other), budget)
+            if told.decision == "legal":
+                return told
+    return verdict
 
 
 def ranges_of(

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 STATUS = {"legal": 0, "illegal": 1, "unknown": 3}
 GOALS = ("forward", "backward", "split")
+# The options that only one goal has.
+OWN = {
+    "block": "forward",
+    "parts": "split",
+    "of": "backward",
+    "wrt": "backward",
+    "form": "backward",
+}
 
 DESCRIPTION = """\
 Each step is named, shown as what it changes, and followed by what it leans on: order and storage
@@ -61,10 +69,10 @@ def add_derive(verbs: Verbs) -> None:
         help="one pass in blocks, the backward pass, or parts that are joined (default: forward)",
     )
     parser.add_argument(
-        "--block", type=_size, default=64, metavar="SIZE", help="iterations of a block (64)"
+        "--block", type=_size, metavar="SIZE", help="forward: iterations of a block (64)"
     )
     parser.add_argument(
-        "--parts", type=_size, default=4, metavar="COUNT", help="parts of a split (4)"
+        "--parts", type=_size, metavar="COUNT", help="split: parts that are joined (4)"
     )
     parser.add_argument(
         "--of",
@@ -137,16 +145,24 @@ def _derived(arguments: argparse.Namespace, program: Program) -> Derivation:
 
         form: Form = arguments.form or "kernels"
         return derive_backward(program, arguments.of, arguments.wrt, form)
+    from looptrans.derivation.derive import BLOCK, PARTS
     from looptrans.derivation.derive import derive as derived
 
-    return derived(program, arguments.to, block=arguments.block, parts=arguments.parts)
+    return derived(
+        program, arguments.to, block=arguments.block or BLOCK, parts=arguments.parts or PARTS
+    )
 
 
 def _mistake(arguments: argparse.Namespace, program: Program) -> str:
-    """Say what is wrong with the arguments for a backward pass, and what to do."""
+    """Say what is wrong with the arguments that not every goal has, and what to do."""
+    for name, goal in OWN.items():
+        if arguments.to != goal and getattr(arguments, name) is not None:
+            if goal == "forward":
+                return f"--{name} is about the forward pass: leave out --to {arguments.to}"
+            what = "the backward pass" if goal == "backward" else "a split"
+            return f"--{name} is about {what}: add --to {goal}"
     if arguments.to != "backward":
-        given = [name for name in ("of", "wrt", "form") if getattr(arguments, name) is not None]
-        return f"--{given[0]} is about the backward pass: add --to backward" if given else ""
+        return ""
     from looptrans.ir.outputs import outputs
 
     kinds = {output.name: output.gradient for output in outputs(program)}

@@ -8,7 +8,7 @@ parallel loops            parallelize, split, partials, ordered_atomics, phased_
                           block_reduce
 judged                    check, contributions, refuting, trial, other_writes
 what all of them need     tree, nest, band, scan, substitute, finish, naming, accesses, privacy,
-                          guards, extents, any_products
+                          named_numbers, guards, extents, any_products
 loops a derivation moves  outward, values_inward, guards_inward, whole_loops, shift, segments,
                           bounded, known_iterations
 loops over blocks         block_passes, block_places, block_starts, one_element, without_places

@@ -9,6 +9,8 @@ from looptrans.ir.facts import LoopFacts
 from looptrans.ir.program import Program
 from looptrans.ir.step import Step
 from looptrans.ir.verdict import Verdict
+from looptrans.ir.walk import placed
+from looptrans.transforms.nest import loop_name
 from looptrans.transforms.segments import missing_contracts
 
 
@@ -45,24 +47,30 @@ def with_privacy_first(step: Step, loop: str) -> Step:
     return replace(step, verdict=replace(step.verdict, help=f"privatize({loop}) first"))
 
 
-def skew_first(verdict: Verdict) -> str:
-    """Say what makes loops that may not change places exchangeable.
+def skew_first(program: Program, verdict: Verdict) -> str:
+    """Say what makes loops of a program that may not change places exchangeable.
 
     A dependence that goes forward in an outer loop and backward in an inner one goes forward in
     both once the inner one is skewed enough.
     """
-    found = _skew(verdict)
+    found = _skew(program, verdict)
     others = "distribute the statements" if verdict.source != verdict.sink else ""
     return ", or ".join(part for part in (found, others) if part)
 
 
-def _skew(verdict: Verdict) -> str:
+def _skew(program: Program, verdict: Verdict) -> str:
     dependence = verdict.dependence
     if dependence is None or ">" not in dependence.direction or "<" not in dependence.direction:
         return ""
     forward = dependence.direction.index("<")
     backward = dependence.direction.index(">")
-    inner, outer = dependence.loops[backward], dependence.loops[forward]
+    names = {
+        loop.variable: loop_name(program, position)
+        for place in placed(program)
+        if place.label == dependence.source
+        for loop, position in zip(place.loops, place.loop_positions, strict=True)
+    }
+    inner, outer = (names[dependence.loops[level]] for level in (backward, forward))
     steps, back = dependence.distance[forward], dependence.distance[backward]
     if not steps.isdigit() or not back.removeprefix("-").isdigit():
         return ""  # no one factor is enough for all distances

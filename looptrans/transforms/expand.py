@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import difference, total
-from looptrans.ir.index import Index, Var
+from looptrans.ir.index import Index, Var, plain
 from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.step import Step, same_names
@@ -163,7 +163,8 @@ def dimension(program: Program, path: LoopPath) -> Dimension:
         for p in loops_around(program, path.position)
     }
     here = {**around, path.variable: declared_range(program, bounds)}
-    lowest = bounds.start if bounds.step > 0 else total(bounds.stop, 1)
+    # Written out: a number by name would be one more thing that the statements read.
+    lowest = plain(bounds.start if bounds.step > 0 else total(bounds.stop, 1))
     variable: Index = Var(path.variable)
     if is_never_negative(program, lowest, around):
         subscript, last = variable, extreme(variable, here, "highest")

@@ -18,6 +18,7 @@ from looptrans.ir.source import Span
 from looptrans.ir.step import Image, Images
 from looptrans.ir.walk import nodes
 from looptrans.transforms.errors import NameInUse
+from looptrans.transforms.named_numbers import with_names_that_hold
 from looptrans.transforms.naming import names_used
 from looptrans.transforms.tree import loop_paths
 
@@ -28,6 +29,8 @@ def finished(program: Program, images: Images) -> tuple[Program, dict[str, Image
     - Labels: where the listing would otherwise give a statement another label than it has, all
       labels are written into the comments. Data-dependent conditions have no comments, and get the
       labels that the listing will give them.
+    - Integer scalars in bounds, guards and subscripts that no longer hold what is meant there are
+      written out.
     - Arrays and parameters are put in order of first appearance; what is no longer mentioned goes.
 
     Args:
@@ -44,7 +47,8 @@ def finished(program: Program, images: Images) -> tuple[Program, dict[str, Image
     body = rewritten(program.body, lambda node: (_with_guard_label(node, guards),))
     if not _labels_agree(body):
         body = rewritten(body, lambda node: (_with_stated_label(node),))
-    found = _in_order(_with_sizes_stated(replace(program, body=body)))
+    program = with_names_that_hold(replace(program, body=body))
+    found = _in_order(_with_sizes_stated(program))
     _require_language(found)
     return found, {guards.get(label, label): image for label, image in images.items()}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from looptrans.ir.program import Program
 from looptrans.ir.step import Step, same_names
 from looptrans.transforms.advice import skew_first
@@ -37,4 +39,4 @@ def interchange(program: Program, outer: str, inner: str) -> Step:
     order = [band.loops[-1], *band.loops[1:-1], band.loops[0]]
     after = in_order(band, order)
     name = f"interchange({outer}, {inner})"
-    return reordered(name, program, after, same_names(program, after), skew_first)
+    return reordered(name, program, after, same_names(program, after), partial(skew_first, program))

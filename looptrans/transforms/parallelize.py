@@ -6,9 +6,12 @@ from dataclasses import replace
 
 from looptrans.analysis.budget import BudgetExceeded
 from looptrans.analysis.iterations import Iterations, iterations_of
-from looptrans.ir.program import Atomic, BlockReduce, Program
+from looptrans.frontend.updates import update_operand
+from looptrans.ir.monoids import MONOIDS
+from looptrans.ir.program import Assign, Atomic, BlockReduce, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
+from looptrans.ir.walk import placed
 from looptrans.transforms.accesses import listed, place_of, sites_outside
 from looptrans.transforms.check import reordered
 from looptrans.transforms.nest import (
@@ -21,6 +24,7 @@ from looptrans.transforms.nest import (
     node_at,
     replace_at,
 )
+from looptrans.transforms.split import can_split
 
 
 def parallelize(program: Program, loop: str) -> Step:
@@ -111,8 +115,29 @@ def way_out(program: Program, path: LoopPath, found: Iterations) -> str:
     if found.folds:
         operators = listed(tuple(dict.fromkeys(fold.operator for fold in found.folds)))
         into = listed(tuple(dict.fromkeys(fold.array for fold in found.folds)))
-        return (
-            f"{loop} is a reduction by {operators} into {into}: phased_atomics({loop}) or "
-            f"block_reduce({loop}) joins the iterations, split({loop}, SIZE) makes partial results"
-        )
+        joining = f"phased_atomics({loop})"
+        if _written_as_updates(program, found):
+            joining += f" or block_reduce({loop})"
+        ways = [f"{joining} joins the iterations"]
+        if can_split(program, path, found):
+            ways.append(f"split({loop}, SIZE) makes partial results")
+        return f"{loop} is a reduction by {operators} into {into}: {', '.join(ways)}"
     return f"privatize({loop}) first" if private else ""
+
+
+def _written_as_updates(program: Program, found: Iterations) -> bool:
+    """Tell whether the updates of a loop have the form and the place that a reduce block needs."""
+    places = {place.label: place for place in placed(program)}
+    for fold in found.folds:
+        updates = [places[label] for label in fold.statements]
+        forms = [
+            isinstance(p.node, Assign) and update_operand(p.node, fold.operator) is not None
+            for p in updates
+        ]
+        # One block is around all of them, and around nothing else.
+        blocks = {place.position[:-1] for place in updates}
+        numbers = [place.position[-1] for place in updates]
+        together = len(blocks) == 1 and max(numbers) - min(numbers) < len(numbers)
+        if fold.operator not in MONOIDS or not all(forms) or not together:
+            return False
+    return True

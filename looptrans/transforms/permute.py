@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from looptrans.ir.program import Program
 from looptrans.ir.step import Step, same_names
 from looptrans.transforms.advice import skew_first
@@ -42,4 +44,4 @@ def permute(program: Program, *order: str) -> Step:
         )
     after = in_order(band, wanted)
     name = f"permute({', '.join(order)})"
-    return reordered(name, program, after, same_names(program, after), skew_first)
+    return reordered(name, program, after, same_names(program, after), partial(skew_first, program))

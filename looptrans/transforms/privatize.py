@@ -7,8 +7,9 @@ from dataclasses import replace
 from looptrans.analysis.budget import BudgetExceeded
 from looptrans.analysis.iterations import iterations_of
 from looptrans.ir.creation import creation_of
-from looptrans.ir.program import Array, Declaration, Program
-from looptrans.ir.rewrite import with_accesses
+from looptrans.ir.index import Index, Let, children, rebuild
+from looptrans.ir.program import Array, Declaration, Loop, Node, Program
+from looptrans.ir.rewrite import indices_changed, with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access
@@ -19,7 +20,6 @@ from looptrans.transforms.accesses import (
     find_array,
     listed,
     place_of,
-    require_no_index,
     sites_of,
     sites_outside,
 )
@@ -87,11 +87,11 @@ def _private(program: Program, path: LoopPath, called: str, names: tuple[str, ..
         renamed = _with_own_names(program, path, names, shared)
         apart, others = finished(renamed, same_names(program, renamed))
         other = check_storage(program, apart, others)
-        if verdict.decision == "legal" and other.decision == "unknown":
-            raise _is_used_outside(program, path, shared[0])
         # What stands outside may read what would be nobody's, but for the name of its own.
         if "legal" in (verdict.decision, other.decision):
-            done, images, verdict = apart, others, other
+            done, images = apart, others
+            # Copies that nobody else reads are the same under another name.
+            verdict = verdict if other.decision == "unknown" else other
     return Step(called, program, done, verdict, images)
 
 
@@ -158,32 +158,30 @@ def _with_own_names(
     after, position = program, path.position
     chosen = list(names)
     for name in shared:
-        require_no_index(program, (path.loop,), name, f"give {name} another name in the loop")
         array = replace(find_array(program, name), name=fresh_name(after, name))
         creation = creation_of(program, name)
         made = None if creation is None else Declaration(array.name, creation)
         after, more = with_array(after, array, made)
         position = (position[0] + more, *position[1:])
-
-        def renamed(access: Access, old: str = name, new: str = array.name) -> Access:
-            return replace(access, array=new) if access.array == old else access
-
-        loop = node_at(after, position)
-        after = replace_at(after, position, with_accesses((loop,), renamed))
+        loop = _renamed(node_at(after, position), name, array.name)
+        after = replace_at(after, position, (loop,))
         chosen[chosen.index(name)] = array.name
     return with_private(after, position, chosen)
 
 
-def _is_used_outside(program: Program, path: LoopPath, name: str) -> TransformError:
-    outside = sites_outside(program, name, path.position)
-    loop = loop_name(program, path.position)
-    return TransformError(
-        f"{name} is also used outside the loop {loop}, by {outside[0].place.label}",
-        _span(outside),
-        why="a private name is used only in loops that make it private, and that another name "
-        "in the loop changes nothing is not shown",
-        remedy=f"give {name} another name in one of the two places",
-    )
+def _renamed(loop: Node, old: str, new: str) -> Node:
+    """Give a name that an iteration uses another one, also where bounds and subscripts name it."""
+
+    def of_index(index: Index) -> Index:
+        if isinstance(index, Let) and index.name == old:
+            return Let(new, of_index(index.value))
+        return rebuild(index, tuple(map(of_index, children(index))))
+
+    def of_access(access: Access) -> Access:
+        return replace(access, array=new) if access.array == old else access
+
+    assert isinstance(loop, Loop)  # its own range stands outside of the iterations
+    return replace(loop, body=with_accesses(indices_changed(loop.body, of_index), of_access))
 
 
 def _span(sites: tuple[AccessSite, ...]) -> Span | None:

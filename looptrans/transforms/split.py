@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from looptrans.analysis.budget import BudgetExceeded
 from looptrans.analysis.iterations import Iterations, iterations_of
 from looptrans.ir.affine import extremum, product, total
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import assign_text
 from looptrans.ir.operator import LEFT, OPERATORS, RIGHT, Operator
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
@@ -100,6 +100,20 @@ def split(program: Program, loop: str, size: int, operator: str | Operator | Non
     if verdict.decision == "unknown":
         _require_recognized(path, found, plan)
     return Step(called, program, done, verdict, images)
+
+
+def can_split(program: Program, path: LoopPath, found: Iterations) -> bool:
+    """Tell whether partial results can be made of a loop, whose reductions are written as such."""
+    try:
+        plan = _plan(program, path, 2, _operators(program, path, found, None))
+    except TransformError:
+        return False
+    operators = {label: each.operator for each in plan.partials for label in each.updates}
+    return all(
+        is_update(node, operators[node.label])
+        for node in nodes(path.loop.body)
+        if isinstance(node, Assign) and node.label in operators
+    )
 
 
 def _require_recognized(path: LoopPath, found: Iterations, plan: _Plan) -> None:
@@ -212,12 +226,16 @@ def _plan(program: Program, path: LoopPath, size: int, operators: Mapping[str, O
     around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
     most = extreme(blocks, around, "highest")
     if most is None:
+        loop = loop_name(program, path.position)
+        # Behind a guard that looks into a table, it is not seen who contributes.
+        by_tables = any(opaque_terms(end) for end in (bounds.start, bounds.stop))
         raise RangeNotFound(
-            f"how many blocks the loop {loop_name(program, path.position)} has is not known "
-            "beforehand",
+            f"how many blocks the loop {loop} has is not known beforehand",
             place_of(path.loop),
             why="the partial results are created before the loops, with a shape in terms of sizes",
-            remedy="give the loop a bound of sizes and a guard",
+            remedy=f"phased_atomics({loop}) joins the iterations without partial results"
+            if by_tables
+            else "give the loop a bound of sizes and a guard",
         )
     block = fresh_name(program, "p")
     join = fresh_name(program, "q")

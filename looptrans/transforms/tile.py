@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from looptrans.analysis.scan import Dimension, Scan, bounds_of
 from looptrans.ir.index import variables
@@ -67,7 +68,7 @@ def tile(program: Program, *arguments: str | int) -> Step:
     by_loop = {loop.variable: size for loop, size in zip(wanted, sizes, strict=True)}
     after = _tiled(band, [by_loop[loop.variable] for loop in band.loops])
     name = f"tile({', '.join(str(argument) for argument in arguments)})"
-    return reordered(name, program, after, same_names(program, after), skew_first)
+    return reordered(name, program, after, same_names(program, after), partial(skew_first, program))
 
 
 def _many(what: Sequence[object], word: str) -> str:
