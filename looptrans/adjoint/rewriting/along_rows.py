@@ -1,6 +1,7 @@
 """Sums of products, taken along rows: the loop inside goes over what both factors have in rows.
 
-    for e: for h: y[i, c] += O[h, i, e] * W[h, e, c]  ->  for h: for e: y[i, c] += …
+    for e: for h: y[i, c] += O[h, i, e] * W[h, e, c]      ->  for h: for e: y[i, c] += …
+    y[o, t] = sum(x[c, t + r] * w[o, c, r] for c for r)   ->  y[o, t] = sum(… for r for c)
 
 The loop inside is the one that a matrix product sums over. So it should be one that every factor
 has as a subscript by itself, as a window of a convolution is none, and that is found close to each
@@ -15,8 +16,8 @@ from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Int, variables
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.ir.rewrite import rewritten
-from looptrans.ir.value import Access, Range, Read, Value, Whole, walk_value
+from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.value import Access, Range, Read, Reduce, Value, Whole, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.accesses import listed
 
@@ -60,13 +61,31 @@ def with_sums_along_rows(program: Program) -> AlongRows | None:
     """
     moved: dict[str, None] = {}
 
+    def turned(part: Value) -> Value | None:
+        if not isinstance(part, Reduce) or not _is_free(part):
+            return None
+        factors = _reads(part.body)
+        inside = min(
+            reversed(part.generators), key=lambda each: _cost(each.variable, each.range, factors)
+        )
+        if inside is part.generators[-1]:
+            return None
+        moved[inside.variable] = None
+        others = (each for each in part.generators if each is not inside)
+        return replace(part, generators=(*others, inside))
+
     def change(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Assign):
+            values = tuple(replaced(value, turned) for value in node.values)
+            same = all(new is old for new, old in zip(values, node.values, strict=True))
+            return (node,) if same else (replace(node, values=values),)
         chain = _chain(node)
         if len(chain) < 2:
             return (node,)
         (added,) = chain[-1].body
         assert isinstance(added, Assign)
-        inside = min(reversed(chain), key=lambda loop: _cost(loop.variable, loop.range, added))
+        factors = [access for access in _reads(added.values[0]) if access != added.targets[0]]
+        inside = min(reversed(chain), key=lambda loop: _cost(loop.variable, loop.range, factors))
         if inside is chain[-1]:
             return (node,)
         moved[inside.variable] = None
@@ -98,11 +117,25 @@ def _chain(node: Node) -> list[Loop]:
     return chain if apart and names.isdisjoint(_mentioned(target)) else []
 
 
-def _cost(variable: str, bounds: Range, added: Assign) -> tuple[bool, int, int]:
+def _is_free(total: Reduce) -> bool:
+    """Tell whether the variables of a sum may come in any order."""
+    names = {each.variable for each in total.generators}
+    return (
+        total.function == "sum"
+        and len(names) == len(total.generators) > 1
+        and all(
+            each.condition == ALWAYS
+            and each.range.step == 1
+            and _named(each.range).isdisjoint(names)
+            for each in total.generators
+        )
+    )
+
+
+def _cost(variable: str, bounds: Range, factors: list[Access]) -> tuple[bool, int, int]:
     """Return what speaks against a loop inside, what counts most first."""
     extent = bounds.stop
     few = isinstance(extent, Int) and extent.value < FEW
-    factors = [access for access in _reads(added.values[0]) if access != added.targets[0]]
     places = [_places(variable, access) for access in factors]
     return few, -sum(map(bool, places)), sum(min(each) for each in places if each)
 
