@@ -90,3 +90,39 @@ def online(x: Float[Array, "N"], v: Float[Array, "N"]):
         want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
         for name, value in want.items():
             np.testing.assert_allclose(mine[name], value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("start", ["-1e30", "-inf"])
+@pytest.mark.parametrize("guard", ["j <= i", "not j > i", "j % 2 == 0"])
+def test_what_is_set_anew_under_a_guard_is_not_looked_at(start: str, guard: str) -> None:
+    """S is multiplied where the maximum moves, and added to wherever the guard holds."""
+    listing = program(f"""
+def online(x: Float[Array, "M N"], v: Float[Array, "N D"]):
+    S = zeros((M, D))
+    for i in range(0, M):
+        m = {start}
+        l = 0.0
+        for j in range(0, N):
+            if {guard}:
+                if x[i, j] > m:
+                    l = l * exp(m - x[i, j])
+                    for d in range(D):
+                        S[i, d] *= exp(m - x[i, j])
+                    m = x[i, j]
+                l += exp(x[i, j] - m)
+                for d in range(D):
+                    S[i, d] += v[j, d] * exp(x[i, j] - m)
+        for d in range(D):
+            S[i, d] /= l
+    return S
+""")
+    found = derive(listing, "fold")
+    assert all(step.decision == "legal" for step in found.steps)
+    assert "max(m, " in text_of(found.last) and " if x[i, j] > m" not in text_of(found.last)
+    random = np.random.default_rng(0)
+    inputs: dict[str, Any] = {
+        "x": random.standard_normal((3, 5)),
+        "v": random.standard_normal((5, 2)),
+    }
+    want, mine = (execute(each, inputs=inputs)["S"] for each in (listing, found.last))
+    np.testing.assert_allclose(mine, want, rtol=1e-12)
