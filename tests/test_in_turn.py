@@ -208,3 +208,17 @@ def f(x: Float[Array, "P"], y: Float[Array, "N"]):
 """)
     with pytest.raises(NotDone):
         concatenated(listing)
+
+
+def test_positions_that_go_on_are_the_same() -> None:
+    """Distances of queries to keys of the cache go on where new keys begin."""
+    text = LISTING.format(new="M", others="range(i + 1)", sign="")
+    text = text.replace("Q[i] @ C[j]", "Q[i] @ C[j] - 0.5 * (i + P - j)")
+    text = text.replace("Q[i] @ K[k]", "Q[i] @ K[k] - 0.5 * (i - k)")
+    listing = program(text)
+    found = derive(listing, "fold")
+    assert "one pass" in {step.kind for step in found.steps}
+    sizes = {"M": 3, "P": 2, "E": 2, "D": 2}
+    inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+    want, have = (execute(p, sizes=sizes, inputs=inputs)["O"] for p in (listing, found.last))
+    np.testing.assert_allclose(have, want, rtol=1e-10)

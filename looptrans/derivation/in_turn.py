@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from looptrans.derivation.own_scalars import own_scalars
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
-from looptrans.ir.affine import difference, extremum, sides, total
+from looptrans.ir.affine import difference, extremum, is_same, sides, total
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
@@ -333,8 +333,11 @@ class Joined:
                 if function != also or over != others:
                     raise Differ
                 return Reduce(function, over, self.value(a, b))
-            case IndexValue(), IndexValue():
-                raise Differ
+            case IndexValue(here), IndexValue(there):
+                # Positions go on: t - (n - P) where t + P - n is asked for before.
+                if not is_same(here, there):
+                    raise Differ
+                return one
             case x, Select(also, b, y) if not isinstance(x, Select):
                 # What only the second loop masks.
                 return Select(Some((self.asked, also)), self.value(x, b), y)
