@@ -112,3 +112,113 @@ def test_kernels_of_one_pass_over_two_things(tmp_path: Path) -> None:
     file.write_text(text_of(cached("M", "range(i + 1)")))
     sizes = ["--sizes", "M=19,P=5,E=4,D=4", "--dtype", "float32"]
     assert main(["verify", str(file), "--pass", "both", *sizes]) == 0
+
+
+# The same in two passes over each, with one name for scores, lengths, and what masks new keys.
+SCORES = """
+def tree(Q: Float[Array, "M E"], C: Float[Array, "P E"], W: Float[Array, "P D"],
+         K: Float[Array, "N E"], V: Float[Array, "N D"], seen: Int[Array, "M N", "0:2"],
+         length: Int[Array, "1"{range}]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        for p in range({first}):
+            s = 0.0
+            for e in range(E): s += Q[i, e] * C[p, e]
+            {here}
+            m = max(m, s)
+        for u in range(N):
+            {guard}
+                s = 0.0
+                for e in range(E): s += Q[i, e] * K[u, e]
+                {there}
+                m = max(m, s)
+        l = 0.0
+        for p in range({first}):
+            s = 0.0
+            for e in range(E): s += Q[i, e] * C[p, e]
+            {here}
+            l += exp(s - m)
+            for d in range(D): O[i, d] += exp(s - m) * W[p, d]
+        for u in range(N):
+            {guard}
+                s = 0.0
+                for e in range(E): s += Q[i, e] * K[u, e]
+                {there}
+                l += exp(s - m)
+                for d in range(D): O[i, d] += exp(s - m) * V[u, d]
+        for d in range(D): O[i, d] /= l
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "here", "guard", "there"),
+    [
+        ("P", "", "if u >= 0:", ""),
+        ("length[0]", "", "if u >= 0:", ""),
+        ("P", "", "if seen[i, u] == 1:", ""),
+        ("P", "", "if u >= 0:", "s = s if seen[i, u] == 1 else -inf"),
+        ("length[0]", "s = 0.5 * s + 1.0", "if seen[i, u] == 1:", ""),
+        ("P", "s *= 2.0", "if u >= 0:", "s = s if seen[i, u] != 0 else -inf"),
+    ],
+)
+@pytest.mark.parametrize("bounds", ["", ', "0:P+1"'])
+def test_scalars_of_one_name_lengths_and_masks(
+    first: str, here: str, guard: str, there: str, bounds: str
+) -> None:
+    text = SCORES.format(first=first, here=here, guard=guard, there=there, range=bounds)
+    listing = program("\n".join(line for line in text.splitlines() if line.strip()))
+    found = derive(listing, "fold")
+    assert all(step.decision == "legal" for step in found.steps)
+    assert {"one pass", "in turn"} <= {step.kind for step in found.steps}
+    assert text_of(found.last).count("for n in range(0, ") == 2
+    random = np.random.default_rng(0)
+    for m, p, n in ((1, 2, 3), (3, 1, 2), (3, 0, 2), (2, 3, 0)):
+        sizes = {"M": m, "P": p, "N": n, "E": 2, "D": 2}
+        inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+        inputs["length"] = random.integers(0 if bounds else -1, p + 1, 1)
+        want = execute(listing, sizes=sizes, inputs=inputs)["O"]
+        have = execute(found.last, sizes=sizes, inputs=inputs)["O"]
+        np.testing.assert_allclose(have, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("s = x[j]; s = 2.0 * x[j]", "u = y[k]; s = 3.0 * y[k]; m = max(m, u)"),
+        ("s = x[j]", "u = y[k]; s = 3.0 * y[k]; m = max(m, u)"),
+        ("s = x[j]", "u = y[k] + s; m = max(m, u)"),
+    ],
+)
+def test_a_second_loop_that_has_a_scalar_of_that_name_too(one: str, other: str) -> None:
+    """To call u what the first loop calls s would make two one."""
+    gap = "\n        "
+    listing = program(f"""
+def f(x: Float[Array, "P"], y: Float[Array, "N"]):
+    m = -inf; l = 0.0; s = 0.0
+    for j in range(P):
+        {one.replace("; ", gap)}
+        m = max(m, s)
+    for k in range(N):
+        {other.replace("; ", gap)}
+    for j in range(P): l += exp(x[j] - m)
+    for k in range(N): l += exp(y[k] - m)
+    return l
+""")
+    with pytest.raises(NotDone):
+        concatenated(listing)
+
+
+def test_positions_that_go_on_are_the_same() -> None:
+    """Distances of queries to keys of the cache go on where new keys begin."""
+    text = LISTING.format(new="M", others="range(i + 1)", sign="")
+    text = text.replace("Q[i] @ C[j]", "Q[i] @ C[j] - 0.5 * (i + P - j)")
+    text = text.replace("Q[i] @ K[k]", "Q[i] @ K[k] - 0.5 * (i - k)")
+    listing = program(text)
+    found = derive(listing, "fold")
+    assert "one pass" in {step.kind for step in found.steps}
+    sizes = {"M": 3, "P": 2, "E": 2, "D": 2}
+    inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+    want, have = (execute(p, sizes=sizes, inputs=inputs)["O"] for p in (listing, found.last))
+    np.testing.assert_allclose(have, want, rtol=1e-10)

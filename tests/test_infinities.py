@@ -152,3 +152,38 @@ def f(X: Float[Array, "N"], B: Float[Array, "M N"]):
     wanted = execute(original, inputs=inputs)["R"]
     result = execute(found.steps[-1].after, inputs=inputs)["R"]
     np.testing.assert_allclose(result, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "distance",
+    ["x[j]", "2.0 * x[j] + b[j] - c", "x[j] - b[j]", "c * c * x[j]", "b[j] + x[j] / (c * c)"],
+)
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_softmin_of_distances_of_which_the_first_is_infinite(distance: str, mirrored: bool) -> None:
+    """The least distance so far is inf then, and exp(inf - inf) is no number."""
+    least, test = ("m = max(m, -({0}))", "exp(-({0}) - m)"), ("m = min(m, {0})", "exp(m - ({0}))")
+    update, weight = (each.format(distance) for each in (least if mirrored else test))
+    listing = program(f"""
+def f(x: Float[Array, "N"], b: Float[Array, "N"], v: Float[Array, "N D"], c: float):
+    o = zeros(D)
+    m = {"-inf" if mirrored else "inf"}; l = 0.0
+    for j in range(N): {update}
+    for j in range(N): l += {weight}
+    for j in range(N):
+        for d in range(D): o[d] += {weight} / l * v[j, d]
+    return o
+""")
+    found = derive(listing, "fold")
+    assert "one pass" in {step.kind for step in found.steps}
+    random = np.random.default_rng(0)
+    x = random.standard_normal(5)
+    x[[0, 3]] = np.inf
+    inputs: dict[str, Any] = {
+        "x": x,
+        "b": random.standard_normal(5),
+        "v": random.standard_normal((5, 2)),
+        "c": 0.5,
+    }
+    want, have = (execute(each, inputs=inputs)["o"] for each in (listing, found.last))
+    np.testing.assert_allclose(have, want, rtol=1e-12)
+    assert np.isfinite(want).all()

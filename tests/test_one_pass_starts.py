@@ -9,6 +9,8 @@ import pytest
 
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute
+from looptrans.ir.listing import listing as text_of
+from looptrans.ir.program import Loop
 from tests.analysis import program
 
 # What stands before the second pass, after it, what the third divides by, and how many become one.
@@ -57,3 +59,70 @@ def mean(x: Float[Array, "N"], v: Float[Array, "N"], first: float):
             want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
             for name, value in want.items():
                 np.testing.assert_allclose(mine[name], value, rtol=1e-12, err_msg=case)
+
+
+@pytest.mark.parametrize(("start", "first"), [("-1e30", 0), ("x[0]", 1), ("0.0", 0), ("-inf", 0)])
+def test_a_maximum_that_is_chosen_is_one_from_any_start(start: str, first: int) -> None:
+    """A block of iterations is joined to the state then, in place of one after the other."""
+    listing = program(f"""
+def online(x: Float[Array, "N"], v: Float[Array, "N"]):
+    assert N >= 1
+    m = {start}
+    l = {float(first)}
+    o = {f"v[0] * {float(first)}"}
+    for j in range({first}, N):
+        if x[j] > m:
+            o = o * exp(m - x[j])
+            l *= exp(m - x[j])
+            m = x[j]
+        l += exp(x[j] - m)
+        o += v[j] * exp(x[j] - m)
+    return o, l, m
+""")
+    found = derive(listing, "fold")
+    (loop,) = [node for node in found.last.body if isinstance(node, Loop)]
+    text = [text_of(found.last).count(word) for word in (" if x[j] > m", " if m < x[j]", "max(m, ")]
+    assert text == [0, 0, 1]
+    assert loop.variable == "j"
+    random = np.random.default_rng(0)
+    for scale in (1.0, 900.0):
+        inputs = {"x": scale * random.standard_normal(7), "v": random.standard_normal(7)}
+        want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
+        for name, value in want.items():
+            np.testing.assert_allclose(mine[name], value, rtol=1e-12)
+
+
+@pytest.mark.parametrize("start", ["-1e30", "-inf"])
+@pytest.mark.parametrize("guard", ["j <= i", "not j > i", "j % 2 == 0"])
+def test_what_is_set_anew_under_a_guard_is_not_looked_at(start: str, guard: str) -> None:
+    """S is multiplied where the maximum moves, and added to wherever the guard holds."""
+    listing = program(f"""
+def online(x: Float[Array, "M N"], v: Float[Array, "N D"]):
+    S = zeros((M, D))
+    for i in range(0, M):
+        m = {start}
+        l = 0.0
+        for j in range(0, N):
+            if {guard}:
+                if x[i, j] > m:
+                    l = l * exp(m - x[i, j])
+                    for d in range(D):
+                        S[i, d] *= exp(m - x[i, j])
+                    m = x[i, j]
+                l += exp(x[i, j] - m)
+                for d in range(D):
+                    S[i, d] += v[j, d] * exp(x[i, j] - m)
+        for d in range(D):
+            S[i, d] /= l
+    return S
+""")
+    found = derive(listing, "fold")
+    assert all(step.decision == "legal" for step in found.steps)
+    assert "max(m, " in text_of(found.last) and " if x[i, j] > m" not in text_of(found.last)
+    random = np.random.default_rng(0)
+    inputs: dict[str, Any] = {
+        "x": random.standard_normal((3, 5)),
+        "v": random.standard_normal((5, 2)),
+    }
+    want, mine = (execute(each, inputs=inputs)["S"] for each in (listing, found.last))
+    np.testing.assert_allclose(mine, want, rtol=1e-12)

@@ -961,6 +961,18 @@ def f(X: Float[Array, "A B C D E F G"], n: Int[Array, "A"]):
     assert prod(inputs.integers.values()) <= 3**7
     inputs, _, _ = next(tried_on(read("def f(x: Float[Array, 'N']):\n    x[0] = 1.0\n"), None))
     assert inputs.integers == {"N": 4}
+    blocks = """
+def f(X: Float[Array, "A*16 B*16 C D"], n: Int[Array, "A"]):
+    Y = zeros(A * 16)
+    for a in range(A):
+        for r in range(16):
+            for b in range(n[a]):
+                for c in range(16):
+                    Y[a * 16 + r] += X[a * 16 + r, b * 16 + c, 0, 0]
+    return Y
+"""
+    inputs, _, _ = next(tried_on(read(blocks), None))
+    assert prod(inputs.integers.values()) <= 3**4
 
 
 @pytest.mark.parametrize("bounds", ["K - 1, -1, -1", "1, K", "1, K, 2", "K - 1, 0, -2"])

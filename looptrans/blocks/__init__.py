@@ -4,7 +4,7 @@ the block IR              expr, ops, program, text, shapes, arithmetic, identiti
 from a nest to kernels    lower, kernel_groups, kernel_arguments, builder, scopes, nest, grid,
                           reach, serial, unit_steps, covered, in_front
 where arrays live         sites, stored, storage, cells, common_lanes, overwritten
-statements and values     statements, values, sums, contraction, operands, slices,
+statements and values     statements, values, sums, chains, contraction, operands, slices,
                           whole_arrays, appending, picked, tested_sums, bottom,
                           handed_on
 what a loop visits        ranges, solving, ends, order, lifting, masked, runs

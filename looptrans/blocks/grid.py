@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Literal, TypeAlias
 
+from looptrans.blocks.chains import as_chain
 from looptrans.blocks.program import NotLowered
 from looptrans.blocks.sites import Path
 from looptrans.ir.affine import difference, extremum, total
@@ -187,7 +188,7 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     }
     chosen: set[str] = set()
     has_products = False
-    for over, factors, around in _sums(body):
+    for over, factors, around in _sums(body, grid):
         sets = [_bounded(_depends(factor, reads), bounds) for factor in factors]
         if over is not None:
             has_products = has_products or _is_product(sets, around - {over, *grid})
@@ -303,26 +304,28 @@ def _reads(body: tuple[Node, ...]) -> dict[str, list[Value]]:
 _Sum: TypeAlias = tuple[str | None, tuple[Value, ...], frozenset[str]]
 
 
-def _sums(body: tuple[Node, ...]) -> Iterator[_Sum]:
+def _sums(body: tuple[Node, ...], grid: list[str]) -> Iterator[_Sum]:
     """Yield products that are summed: over what, where it is known, the factors, what is around."""
-    yield from _inner_sums(body, frozenset())
+    yield from _inner_sums(body, frozenset(), grid)
     yield from _folds(body, None, frozenset())
 
 
-def _inner_sums(body: tuple[Node, ...], around: frozenset[str]) -> Iterator[_Sum]:
+def _inner_sums(body: tuple[Node, ...], around: frozenset[str], grid: list[str]) -> Iterator[_Sum]:
     for node in body:
         if isinstance(node, Loop):
-            yield from _inner_sums(node.body, around | {node.variable})
+            yield from _inner_sums(node.body, around | {node.variable}, grid)
         elif isinstance(node, If):
-            yield from _inner_sums((*node.body, *node.orelse), around)
+            yield from _inner_sums((*node.body, *node.orelse), around, grid)
         else:
             for value in node.values if isinstance(node, Assign) else ():
-                yield from _sums_in(value, around)
+                yield from _sums_in(value, around, grid)
 
 
-def _sums_in(value: Value, around: frozenset[str]) -> Iterator[_Sum]:
+def _sums_in(value: Value, around: frozenset[str], grid: list[str]) -> Iterator[_Sum]:
+    if isinstance(value, Reduce):
+        value = as_chain(value, grid) or value
     for part in value_children(value):
-        yield from _sums_in(part, around | _generators_of(value))
+        yield from _sums_in(part, around | _generators_of(value), grid)
     if isinstance(value, Reduce) and value.function == "sum":
         yield value.generators[-1].variable, factors_of(value.body), around
 

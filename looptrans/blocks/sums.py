@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.blocks.arithmetic import as_float, both
 from looptrans.blocks.builder import Builder
+from looptrans.blocks.chains import as_chain, of_all_variables
 from looptrans.blocks.contraction import reduced, summed
 from looptrans.blocks.expr import Binary, Call, Dim, Expr, Name, Number, Position, kind_of, union
 from looptrans.blocks.grid import apart, factors_of
@@ -56,6 +57,7 @@ class Sums:
             onto: The block that a sum is added to.
         """
         op = MONOID_OF[value.function]
+        value = self._as_chain(value)
         generator, *rest = value.generators
         inner = Reduce(value.function, tuple(rest), value.body) if rest else value.body
         start, stop = generator.range.start, generator.range.stop
@@ -64,7 +66,7 @@ class Sums:
             raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
         shared = self._range_of_cells(value, generator.variable)
         if onto is None and not (shared or self.lanes):
-            flat = _of_all_variables(value)
+            flat = of_all_variables(value)
             if self._is_of_products(value):
                 return self._in_elements(value, "of each it is a matrix product")
             if self._is_of_blocks(flat):
@@ -84,6 +86,13 @@ class Sums:
                 return summed(self.b, body, dim, mask, onto)
             return reduced(self.b, op, body, dim, mask)
         return self._in_tiles(value, op, inner, onto)
+
+    def _as_chain(self, value: Reduce) -> Reduce:
+        """Return a sum of products of three matrices as one of products of two, where it is one."""
+        if not _is_plain_sum(of_all_variables(value)):
+            return value
+        dims = [dim.name for dim in union(self.shapes.rows, self.shapes.vectors)]
+        return as_chain(value, dims) or value
 
     @contextmanager
     def _in_lanes(self) -> Iterator[None]:
@@ -236,12 +245,3 @@ def _is_plain_sum(value: Reduce) -> bool:
         and all(g.condition == ALWAYS and g.range.step == 1 for g in value.generators)
         and all(is_of_sizes(part) for end in ends for part in walk(end))
     )
-
-
-def _of_all_variables(value: Reduce) -> Reduce:
-    """Return a sum of sums as one over the variables of both."""
-    inner = value.body
-    if isinstance(inner, Reduce) and value.function == inner.function == "sum":
-        flat = _of_all_variables(inner)
-        return replace(flat, generators=(*value.generators, *flat.generators))
-    return value

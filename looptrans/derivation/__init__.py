@@ -13,7 +13,7 @@ one form for one idea     selects, masks, at_most_once, nothing_seen, loops_as_s
 totals                    by_rows
 several loops as one      made_one, passes, one_pass, side_by_side, one_nest, nests, apart, sharing,
                           worked_out_again, kept_nests, merged, together
-several loops as a row    over_grids, coalesced, grids, in_turn, in_rows, continued
+several loops as a row    over_grids, coalesced, grids, in_turn, own_scalars, in_rows, continued
 a loop written anew       loop, bodies, state, blocks, digits, parts, two_nests, joining, reading,
                           writing
 the empty prefix          guard, guards

@@ -299,8 +299,12 @@ def _is_set_again(program: Program, iteration: Iteration, node: Assign, target: 
     if last is None or node.label in last.labels or not last.labels:
         return False
     branches = {place.label: place.branches for place in placed(program)}
-    alike = all(branches[label] == branches[node.label] for label in last.labels)
-    if last.old and not (alike and branches[node.label]):
+    own = branches[node.label]
+    # Under guards they run wherever the statement does, if theirs are around it as well.
+    with_it = all(
+        branches[each] and own[: len(branches[each])] == branches[each] for each in last.labels
+    )
+    if last.old and not with_it:
         return False
     return all(ranges_in(program, (label,)) == ranges for label in last.labels)
 

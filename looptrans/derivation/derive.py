@@ -358,6 +358,8 @@ def _folds(work: Work) -> bool:
                 continue
         if starts_infinite(step):
             reason = work.take("guard", loop_name(loop))
+        else:
+            work.take("choices", loop_name(loop))
         if reason is not None and not isinstance(reason, NotNeeded):
             # A division by what starts from 0 gives no number in the first iteration.
             guarded = guarded and not starts_infinite(step) and not divides(step)

@@ -131,11 +131,12 @@ def _reached(name: str, updates: Mapping[str, Value]) -> set[str]:
 def _offered(update: Value) -> set[str]:
     """Return the next values that an update works out for itself, in other words than theirs."""
     return {
-        "t" + offered.name[1:]
+        "t" + name[1:]
         for part in walk_value(update)
         if isinstance(part, Call) and part.function in ("max", "min")
         for offered in part.arguments
-        if isinstance(offered, Real) and offered.name.startswith("s")
+        for name in names_of(offered)
+        if name.startswith("s")
     }
 
 

@@ -15,12 +15,21 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from looptrans.derivation.own_scalars import own_scalars
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.writing import done
-from looptrans.ir.affine import difference, extremum, sides, total
-from looptrans.ir.condition import Condition, Relation
+from looptrans.ir.affine import difference, extremum, is_same, sides, total
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Relation,
+    Some,
+    negation,
+    opposite,
+    walk_condition,
+)
 from looptrans.ir.diagnostic import Mistake
-from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
+from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.value import (
@@ -29,6 +38,7 @@ from looptrans.ir.value import (
     Call,
     IndexValue,
     Range,
+    Read,
     Reduce,
     Select,
     Unary,
@@ -36,7 +46,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.naming import fresh_label
 from looptrans.transforms.nest import find_loop, fresh_name, replace_at
 from looptrans.transforms.substitute import substitute_variable
@@ -175,9 +185,12 @@ class _Work:
             for loop in (first, second)
         )
         size = first.range.stop
-        if not plain or variables(size) or opaque_terms(size) or first.variable == self.variable:
+        if not plain or first.variable == self.variable:
             return None
-        if not is_size(self.program, size):
+        if isinstance(size, Opaque):
+            # A length that is looked up: what is not positive is none.
+            size = extremum("max", (Int(0), size))
+        elif variables(size) or opaque_terms(size) or not is_size(self.program, size):
             return None
         rest = second.range.stop
         if not is_natural(self.program, rest):
@@ -206,7 +219,7 @@ class Joined:
 
     def __init__(self, program: Program, first: Loop, second: Loop, asked: Condition) -> None:
         self.asked = asked
-        self.own = [_only_in(program, loop) for loop in (first, second)]
+        self.own = [own_scalars(program, loop) for loop in (first, second)]
         self.names: dict[str, str] = {}
 
     def block(self, one: tuple[Node, ...], other: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -215,13 +228,64 @@ class Joined:
         Raises:
             Differ: They do not do the same.
         """
-        if len(one) != len(other):
-            raise Differ
-        return tuple(self.node(a, b) for a, b in zip(one, other, strict=True))
+        guarded = self.guarded(one, other)
+        if guarded is not None:
+            return (guarded,)
+        found: list[Node] = []
+        first, second = list(one), list(other)
+        while first or second:
+            if len(first) > len(second) and self.is_update(first[0], 0):
+                found.append(self.only(first.pop(0), negation(self.asked)))
+            elif len(second) > len(first) and self.is_update(second[0], 1):
+                (renamed,) = with_accesses((second.pop(0),), self.renamed)
+                found.append(self.only(renamed, self.asked))
+            elif not first or not second:
+                raise Differ
+            else:
+                found.append(self.node(first.pop(0), second.pop(0)))
+        return tuple(found)
+
+    def is_update(self, node: Node, which: int) -> bool:
+        """Tell whether a statement changes a scalar of its own loop, as one that masks it does."""
+        match node:
+            case Assign(targets=(Access(name, ()),), values=(value,)):
+                return name in self.own[which] and Read(Access(name, ())) in walk_value(value)
+            case _:
+                return False
+
+    def only(self, node: Node, besides: Condition) -> Node:
+        """Return a statement that does nothing where a condition holds."""
+        assert isinstance(node, Assign)
+        match node.values:
+            case (Select(asked, value, otherwise),) if value == Read(node.targets[0]):
+                made: Value = Select(Some((besides, asked)), value, otherwise)
+            case (value,):
+                made = Select(besides, Read(node.targets[0]), value)
+        return replace(node, values=(made,), augmented=False)
+
+    def guarded(self, one: tuple[Node, ...], other: tuple[Node, ...]) -> Node | None:
+        """Return the block of both where only one of them stands under a guard."""
+        match one, other:
+            case (If(condition=asked, orelse=()) as guard,), _ if not _is_guard(other):
+                besides = negation(self.asked)
+                body = self.block(guard.body, other)
+            case _, (If(orelse=()) as guard,) if not _is_guard(one):
+                (renamed,) = with_accesses((guard,), self.renamed)
+                assert isinstance(renamed, If)
+                asked, besides = renamed.condition, self.asked
+                body = self.block(one, guard.body)
+            case _:
+                return None
+        return replace(guard, condition=Some((besides, asked)), body=body)
 
     def node(self, one: Node, other: Node) -> Node:
         """Return a node that does what either does."""
         (renamed,) = with_accesses((other,), self.renamed)
+        if isinstance(other, Assign | If) and any(
+            each.access.array in self.names.values() and each.access.array not in self.names
+            for each in accesses(other)
+        ):
+            raise Differ  # It has a scalar of that name besides.
         match one, renamed:
             case Assign(targets=(a,), values=(x,)), Assign(targets=(b,), values=(y,)):
                 if a != b:
@@ -269,28 +333,22 @@ class Joined:
                 if function != also or over != others:
                     raise Differ
                 return Reduce(function, over, self.value(a, b))
-            case IndexValue(), IndexValue():
-                raise Differ
+            case IndexValue(here), IndexValue(there):
+                # Positions go on: t - (n - P) where t + P - n is asked for before.
+                if not is_same(here, there):
+                    raise Differ
+                return one
+            case x, Select(also, b, y) if not isinstance(x, Select):
+                # What only the second loop masks.
+                return Select(Some((self.asked, also)), self.value(x, b), y)
+            case Select(asked, a, x), y if not isinstance(y, Select):
+                return Select(Some((negation(self.asked), asked)), self.value(a, y), x)
             case _:
                 return Select(self.asked, one, other)
 
 
-def _only_in(program: Program, loop: Loop) -> set[str]:
-    """Return the scalars that nothing but a loop uses."""
-    inside, outside = _used((loop,)), Counter(_used(program.body))
-    seen = live_out(program)
-    return {a.name for a in program.arrays if not a.rank and a.name not in seen} & {
-        name for name, count in Counter(inside).items() if outside[name] == count
-    }
-
-
-def _used(body: tuple[Node, ...]) -> list[str]:
-    return [
-        each.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign | If)
-        for each in accesses(node)
-    ]
+def _is_guard(body: tuple[Node, ...]) -> bool:
+    return len(body) == 1 and isinstance(body[0], If)
 
 
 def is_natural(program: Program, size: Index) -> bool:
@@ -301,13 +359,30 @@ def is_natural(program: Program, size: Index) -> bool:
 def _asked(loop: Loop) -> Iterator[Index]:
     """Yield the sizes that choices in a loop ask its variable to be below."""
     for node in nodes(loop.body):
+        conditions = [node.condition] if isinstance(node, If) else []
         for value in node.values if isinstance(node, Assign) else ():
-            for part in walk_value(value):
-                match part:
-                    case Select(Relation("<", Var(name), size)) if name == loop.variable:
-                        yield size
-                    case _:
-                        pass
+            conditions += [p.condition for p in walk_value(value) if isinstance(p, Select)]
+        for asked in (each for condition in conditions for each in walk_condition(condition)):
+            match asked:
+                case Relation("<", Var(name), size) if name == loop.variable:
+                    yield size
+                case _:
+                    pass
+
+
+def _left(condition: Condition, asked: Condition, *, holds: bool) -> Condition | None:
+    """Return what is left of a condition where another holds, or does not; None for nothing."""
+    match condition:
+        case Some(parts):
+            left = [_left(part, asked, holds=holds) for part in parts]
+            kept = tuple(part for part in left if part is not None)
+            if not kept or ALWAYS in kept:
+                return ALWAYS if kept else None
+            return kept[0] if len(kept) == 1 else Some(kept)
+        case _ if condition in (asked, negation(asked), opposite(asked)):
+            return ALWAYS if (condition == asked) == holds else None
+        case _:
+            return condition
 
 
 def _labelled_anew(program: Program, body: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -328,14 +403,27 @@ def _chosen(body: tuple[Node, ...], asked: Condition, *, holds: bool) -> tuple[N
 
     def chosen(value: Value) -> Value | None:
         match value:
-            case Select(condition, one, other) if condition == asked:
-                return replaced(one if holds else other, chosen)
+            case Select(condition, one, other):
+                left = _left(condition, asked, holds=holds)
+                if left is None or left == ALWAYS:
+                    return replaced(other if left is None else one, chosen)
+                return Select(left, replaced(one, chosen), replaced(other, chosen))
             case _:
                 return None
 
     def changed(node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, Assign):
-            return (node,)
-        return (replace(node, values=tuple(replaced(value, chosen) for value in node.values)),)
+        match node:
+            case Assign():
+                values = tuple(replaced(value, chosen) for value in node.values)
+                # What does nothing there is left out.
+                done_already = values == tuple(map(Read, node.targets)) != node.values
+                return () if done_already else (replace(node, values=values),)
+            case If():
+                left = _left(node.condition, asked, holds=holds)
+                if left is None or left == ALWAYS:
+                    return node.orelse if left is None else node.body
+                return (replace(node, condition=left),)
+            case _:
+                return (node,)
 
     return rewritten(body, changed)

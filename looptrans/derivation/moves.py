@@ -14,7 +14,7 @@ from looptrans.derivation.coalesced import coalesced
 from looptrans.derivation.continued import continued
 from looptrans.derivation.digits import digit_loops
 from looptrans.derivation.grids import grid_loops
-from looptrans.derivation.guard import guard
+from looptrans.derivation.guard import guard, without_choices
 from looptrans.derivation.in_turn import concatenated, in_turn
 from looptrans.derivation.loops_as_sums import loop_as_sum
 from looptrans.derivation.one_nest import one_nest
@@ -53,6 +53,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "looked up": (looked_up, (str,)),
     "one pass": (one_pass, (str,)),
     "guard": (guard, (str,)),
+    "choices": (without_choices, (str,)),
     "change of state": (change_state, (str,)),
     "guarded change of state": (change_and_guard, (str,)),
     "division behind": (divide_behind, (str,)),

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from looptrans.ir.program import Program
+from looptrans.ir.index import Int
+from looptrans.ir.program import Loop, Program
 from looptrans.ir.step import Images
+from looptrans.ir.value import Range
 from looptrans.ir.verdict import Assignment, Witness, WitnessKind
-from looptrans.ir.walk import written
+from looptrans.ir.walk import placed, written
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -77,13 +79,14 @@ def _few(program: Program) -> Assignment:
     """Return small sizes where a program has so many that those it usually has make long loops.
 
     Four sizes are usually 4, 5, 6 and 7, and seven of them 4 to 10, which is 604800 iterations.
+    Loops of a known length, as those in a block of 16 x 16, come on top.
     """
     from looptrans.executor import ExecutionError, prepare
 
     few: dict[str, int] = {}
     try:
         usual = prepare(program, {}).integers
-        if prod(usual.values()) <= MOST_ITERATIONS:
+        if prod(usual.values()) * _in_known_loops(program) <= MOST_ITERATIONS:
             return ()
     except ExecutionError:
         return ()
@@ -95,6 +98,19 @@ def _few(program: Program) -> Assignment:
             continue  # A contract makes it hang on the others.
         few = smaller
     return tuple(few.items())
+
+
+def _in_known_loops(program: Program) -> int:
+    """Return how many iterations the loops of a known length around a statement have, at most."""
+    return max((prod(map(_known_length, place.loops)) for place in placed(program)), default=1)
+
+
+def _known_length(loop: Loop) -> int:
+    match loop.range:
+        case Range(Int(start), Int(stop), step):
+            return max(1, len(range(start, stop, step)))
+        case _:
+            return 1
 
 
 def _with_elements(inputs: Inputs, elements: Assignment) -> dict[str, ArrayLike]:
