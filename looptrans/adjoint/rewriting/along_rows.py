@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.ir.condition import ALWAYS
+from looptrans.ir.condition import ALWAYS, compared, is_of_indices
 from looptrans.ir.index import Int, variables
-from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Access, Range, Read, Reduce, Value, Whole, walk_value
 from looptrans.ir.verdict import Certificate
@@ -79,42 +79,56 @@ def with_sums_along_rows(program: Program) -> AlongRows | None:
             values = tuple(replaced(value, turned) for value in node.values)
             same = all(new is old for new, old in zip(values, node.values, strict=True))
             return (node,) if same else (replace(node, values=values),)
-        chain = _chain(node)
-        if len(chain) < 2:
+        chain, added = _chain(node)
+        loops = [each for each in chain if isinstance(each, Loop)]
+        if added is None or len(loops) < 2:
             return (node,)
-        (added,) = chain[-1].body
-        assert isinstance(added, Assign)
-        factors = [access for access in _reads(added.values[0]) if access != added.targets[0]]
-        inside = min(reversed(chain), key=lambda loop: _cost(loop.variable, loop.range, factors))
-        if inside is chain[-1]:
+        factors = [a for a in _reads(added.values[0]) if a != added.targets[0]]
+        guarded = _guarded(chain)
+        *others, last = loops
+        able = [last, *(each for each in reversed(others) if each.variable not in guarded)]
+        inside = min(able, key=lambda loop: _cost(loop.variable, loop.range, factors))
+        if inside is last:
             return (node,)
         moved[inside.variable] = None
-        found: Node = replace(inside, body=(added,))
-        for loop in reversed([each for each in chain if each is not inside]):
-            found = replace(loop, body=(found,))
+        found: Node = added
+        for outer in (inside, *(each for each in reversed(chain) if each is not inside)):
+            found = replace(outer, body=(found,))
         return (found,)
 
     body = rewritten(program.body, change)
     return AlongRows(replace(program, body=body), tuple(moved)) if moved else None
 
 
-def _chain(node: Node) -> list[Loop]:
-    """Return loops in each other that do nothing but add up to one cell, outermost first."""
-    chain: list[Loop] = []
-    while isinstance(node, Loop) and len(node.body) == 1:
-        if node.execution != "sequential" or node.private or node.range.step != 1:
-            return []
+def _chain(node: Node) -> tuple[list[Loop | If], Assign | None]:
+    """Return loops and guards in each other that add up to one cell, and what they hold alone."""
+    chain: list[Loop | If] = []
+    while isinstance(node, Loop | If) and len(node.body) == 1:
+        if isinstance(node, If):
+            able = not node.orelse and is_of_indices(node.condition)
+        else:
+            able = node.execution == "sequential" and not node.private and node.range.step == 1
+        if not able:
+            return [], None
         chain.append(node)
         node = node.body[0]
-    if not chain or not isinstance(node, Assign) or len(node.targets) != 1:
-        return []
+    if not isinstance(node, Assign) or len(node.targets) != 1:
+        return [], None
     (target,) = node.targets
     found = accumulation(target, node.values[0])
     if found is None or found[0] != "sum" or found[2] != ALWAYS:
-        return []
-    names = {loop.variable for loop in chain}
-    apart = all(_named(loop.range).isdisjoint(names) for loop in chain)
-    return chain if apart and names.isdisjoint(_mentioned(target)) else []
+        return [], None
+    loops = [each for each in chain if isinstance(each, Loop)]
+    names = {loop.variable for loop in loops}
+    apart = all(_named(loop.range).isdisjoint(names) for loop in loops)
+    is_one = len(names) == len(loops) and names.isdisjoint(_mentioned(target))
+    return (chain, node) if apart and is_one else ([], None)
+
+
+def _guarded(chain: list[Loop | If]) -> set[str]:
+    """Return the variables that guards ask about."""
+    conditions = [each.condition for each in chain if isinstance(each, If)]
+    return {name for c in conditions for index in compared(c) for name in variables(index)}
 
 
 def _is_free(total: Reduce) -> bool:
