@@ -81,3 +81,16 @@ def test_others_stay_as_they_are(text: str) -> None:
 def test_the_gradient_of_a_convolution_goes_over_channels_too() -> None:
     made = with_sums_along_rows(backward(program(CONVOLUTION)).program)
     assert made is not None and "o" in made.loops
+
+
+def test_what_more_factors_hang_on_is_not_what_two_are_multiplied_over() -> None:
+    """Heads that each have a factor of their own stay outside of their elements."""
+    text = """
+def weighed(x: Float[Array, "M H P"], y: Float[Array, "N H P"], c: Float[Array, "M H"]):
+    s = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            s[i, j] = sum(x[i, h, p] * y[j, h, p] * c[i, h] for h in range(H) for p in range(P))
+    return s
+"""
+    assert with_sums_along_rows(program(text)) is None

@@ -15,7 +15,8 @@ in those registers since before the loop.
 
 LLVM has something to put there where blocks that are loaded, drawn or worked out of places stand
 beside the products: their elements have places in both loops. So have those of an operand whose
-rows the loop goes along, as over keys that are columns, where a loop has several products.
+rows the loop goes along, as over keys that are columns, where a loop has several products, and
+begins with no sum itself.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _has_blocks_beside(loop: TileLoop, parts: Sequence[Expr]) -> bool:
     lets = [op for op in ops_in(loop.body) if isinstance(op, Let)]
     multiplied = operands | {op.value for op in lets if op.name in names}
     along = any(isinstance(each, Load) and _goes_along(loop, each) for each in multiplied)
-    if along and len(products) > 1:
+    if along and len(products) > 1 and not any(isinstance(let.value, Number) for let in lets):
         return True
     return any(
         len(dims_of(part)) > 1

@@ -65,14 +65,14 @@ def with_sums_along_rows(program: Program) -> AlongRows | None:
         if not isinstance(part, Reduce) or not _is_free(part):
             return None
         factors = _reads(part.body)
-        inside = min(
-            reversed(part.generators), key=lambda each: _cost(each.variable, each.range, factors)
-        )
-        if inside is part.generators[-1]:
+        *others, last = part.generators
+        able = [each for each in reversed(others) if _suits(each.variable, factors)]
+        if not able or _suits(last.variable, factors):
             return None
+        inside = min(able, key=lambda each: _cost(each.variable, each.range, factors))
         moved[inside.variable] = None
-        others = (each for each in part.generators if each is not inside)
-        return replace(part, generators=(*others, inside))
+        outside = (each for each in part.generators if each is not inside)
+        return replace(part, generators=(*outside, inside))
 
     def change(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Assign):
@@ -86,6 +86,8 @@ def with_sums_along_rows(program: Program) -> AlongRows | None:
         factors = [a for a in _reads(added.values[0]) if a != added.targets[0]]
         guarded = _guarded(chain)
         *others, last = loops
+        if len(loops) < len(chain) and _suits(last.variable, factors):
+            return (node,)  # inside of its guards it can stay as it is
         able = [last, *(each for each in reversed(others) if each.variable not in guarded)]
         inside = min(able, key=lambda loop: _cost(loop.variable, loop.range, factors))
         if inside is last:
@@ -152,6 +154,12 @@ def _cost(variable: str, bounds: Range, factors: list[Access]) -> tuple[bool, in
     few = isinstance(extent, Int) and extent.value < FEW
     places = [_places(variable, access) for access in factors]
     return few, -sum(map(bool, places)), sum(min(each) for each in places if each)
+
+
+def _suits(variable: str, factors: list[Access]) -> bool:
+    """Tell whether a matrix product may sum over a variable: two factors, each has it by itself."""
+    having = [access for access in factors if variable in _mentioned(access)]
+    return len(having) > 1 and all(_places(variable, access) for access in having)
 
 
 def _places(variable: str, access: Access) -> list[int]:
