@@ -15,6 +15,7 @@ from tests.steps import read
 def after(text: str, script: str) -> tuple[Program, str]:
     step = apply_all(read(text), script)[-1]
     assert step.verdict.decision == "legal"
+    assert read(listing(step.after)) == step.after
     return read(text), listing(step.after)
 
 
@@ -160,4 +161,44 @@ def test_a_number_that_two_loops_name_is_private_to_one_of_them() -> None:
     assert "for i in range(0, k):" in printed and "private: k1" in printed
     assert "for j in range(0, k1):" in printed and "if j + k1 < N:" in printed
     assert "B[k] = 2.0" in printed
+    assert_same(before, printed)
+
+
+def test_a_number_set_in_another_loop_is_written_out_in_subscripts() -> None:
+    """Whether the loop that sets it has an iteration is not said: the listing would not be read."""
+    before, printed = after(
+        """
+        def f(A: Float[Array, "N"], B: Float[Array, "N"]):
+            for i in range(0, N):
+                t = N - 1
+                B[t] = 1.0
+                B[0] = 2.0
+                if t < i:
+                    A[i] = B[t] + 1.0
+                else:
+                    A[i] = B[i]
+            return A, B
+        """,
+        "distribute(i)",
+    )
+    assert "if N - 1 < i:" in printed and "A[i] = B[N - 1] + 1.0" in printed
+    assert_same(before, printed)
+
+
+def test_a_number_hoisted_above_another_value_of_its_name_is_written_out() -> None:
+    before, printed = after(
+        """
+        def f(B: Float[Array, "N"], C: Float[Array, "N"]):
+            for i in range(0, N):
+                s = N - 1
+                if s < 1:
+                    C[s] = 1.0
+                s = N - i
+                if s < 1:
+                    B[i] = 2.0
+            return B, C
+        """,
+        "hoist(S1, i)",
+    )
+    assert "C[N - 1] = 1.0" in printed
     assert_same(before, printed)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from looptrans.ir.program import Program
 from looptrans.ir.step import Images, Step
 from looptrans.ir.verdict import Verdict
-from looptrans.transforms.nest import finished
+from looptrans.transforms.finish import finished, legible
 from looptrans.transforms.refuting import refuted
 
 
@@ -122,4 +122,6 @@ def reordered(
     verdict = check_order(before, done, final)
     if verdict.decision == "illegal" and not verdict.help and advice is not None:
         verdict = replace(verdict, help=advice(verdict))
+    if verdict.decision == "legal":
+        done = legible(done)
     return Step(name, before, done, verdict, final)

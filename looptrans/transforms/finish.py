@@ -18,7 +18,7 @@ from looptrans.ir.source import Span
 from looptrans.ir.step import Image, Images
 from looptrans.ir.walk import nodes
 from looptrans.transforms.errors import NameInUse
-from looptrans.transforms.named_numbers import with_names_that_hold
+from looptrans.transforms.named_numbers import with_names_known, with_names_that_hold
 from looptrans.transforms.naming import names_used
 from looptrans.transforms.tree import loop_paths
 
@@ -29,8 +29,7 @@ def finished(program: Program, images: Images) -> tuple[Program, dict[str, Image
     - Labels: where the listing would otherwise give a statement another label than it has, all
       labels are written into the comments. Data-dependent conditions have no comments, and get the
       labels that the listing will give them.
-    - Integer scalars in bounds, guards and subscripts that no longer hold what is meant there are
-      written out.
+    - Integer scalars in bounds and guards that no longer hold what is meant there are written out.
     - Arrays and parameters are put in order of first appearance; what is no longer mentioned goes.
 
     Args:
@@ -51,6 +50,16 @@ def finished(program: Program, images: Images) -> tuple[Program, dict[str, Image
     found = _in_order(_with_sizes_stated(program))
     _require_language(found)
     return found, {guards.get(label, label): image for label, image in images.items()}
+
+
+def legible(program: Program) -> Program:
+    """Return a finished program that is legal with no name in it that its listing cannot explain.
+
+    Args:
+        program: The program.
+    """
+    known = with_names_known(program)
+    return program if known is program else _in_order(known)
 
 
 def _stated(body: tuple[Node, ...]) -> Labels:

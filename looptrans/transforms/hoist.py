@@ -12,6 +12,7 @@ from looptrans.ir.walk import Placed, accesses, nodes
 from looptrans.transforms.accesses import is_about, listed, place_of
 from looptrans.transforms.check import check_storage
 from looptrans.transforms.extents import runs_at_all
+from looptrans.transforms.finish import legible
 from looptrans.transforms.guards import guarded, guards_between, nodes_between, without
 from looptrans.transforms.nest import (
     LoopPath,
@@ -71,6 +72,8 @@ def _hoisted(
     after = replace_at(after, path.position, (*above, loop) if loop.body else above)
     done, images = finished(after, same_names(program, after))
     verdict = check_storage(program, done, images)
+    if verdict.decision == "legal":
+        done = legible(done)
     if verdict.decision == "illegal" and not verdict.help:
         verdict = replace(verdict, help=_help(program, place, path))
     return Step(name, program, done, verdict, images)

@@ -12,7 +12,7 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, Let, children, lets, plain, rebuild
 from looptrans.ir.listing import listing
 from looptrans.ir.program import If, Loop, Node, Program
-from looptrans.ir.rewrite import condition_changed, rewritten
+from looptrans.ir.rewrite import condition_changed, indices_changed, rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.value import Range
 
@@ -35,6 +35,43 @@ def with_names_that_hold(program: Program) -> Program:
     while lost := _lost(program):
         program = replace(program, body=_domains_changed(program.body, _without(lost)))
     return program
+
+
+def with_names_known(program: Program) -> Program:
+    """Write out the integer scalars of which the listing no longer tells what they are.
+
+    for i in range(N):               for i in range(N):
+        t = N - 1                        t = N - 1
+        B[i] = 1.0             ->    for i in range(N):
+        C[t] = 2.0                       C[N - 1] = 2.0
+
+    Whoever reads the listing does not know that the first loop has an iteration.
+
+    Args:
+        program: The program after a step that is legal: dependences no longer have to say so.
+    """
+    if (named := _in_subscripts(program.body)) and not _reads_back(program):
+        return replace(program, body=indices_changed(program.body, _without(named)))
+    return program
+
+
+def _in_subscripts(body: tuple[Node, ...]) -> set[str]:
+    found: set[str] = set()
+
+    def seen(index: Index) -> Index:
+        found.update(let.name for let in lets(index))
+        return index
+
+    indices_changed(body, seen)
+    return found
+
+
+def _reads_back(program: Program) -> bool:
+    try:
+        parse(Source(program.name, listing(program)))
+    except ListingError:
+        return False
+    return True
 
 
 def _lost(program: Program) -> set[str]:
