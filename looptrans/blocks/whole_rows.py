@@ -49,10 +49,7 @@ def stores_rows_of_products(kernel: Kernel) -> bool:
     s = dot(Q[i, e], K[j, e])          all j
     dS[i, j] = … exp(s - lse[i])
     """
-    values: dict[str, Expr] = {}
-    for op in ops_in(kernel.body):
-        if isinstance(op, Let):
-            values.setdefault(op.name, op.value)
+    values = _first_values(kernel)
     rows: set[str] = set()
     for _, product in products_in(kernel.body):
         operands = (product.left, product.right)
@@ -71,10 +68,7 @@ def repeats_products(kernel: Kernel) -> bool:
 
     Rows of weights may be long, and the product be all that the kernel takes time for.
     """
-    values: dict[str, Expr] = {}
-    for op in ops_in(kernel.body):
-        if isinstance(op, Let):
-            values.setdefault(op.name, op.value)
+    values = _first_values(kernel)
     places: dict[tuple[object, ...], set[tuple[str, ...]]] = {}
     for op, product in products_in(kernel.body):
         operands = (product.left, product.right)
@@ -85,6 +79,15 @@ def repeats_products(kernel: Kernel) -> bool:
             elements = tuple((load.array, load.subscripts) for load in loads)
             places.setdefault(elements, set()).add(op.labels)
     return any(len(labels) > 1 for labels in places.values())
+
+
+def _first_values(kernel: Kernel) -> dict[str, Expr]:
+    """Return what names stand for where they are first set."""
+    values: dict[str, Expr] = {}
+    for op in ops_in(kernel.body):
+        if isinstance(op, Let):
+            values.setdefault(op.name, op.value)
+    return values
 
 
 def _products(ops: tuple[Op, ...], values: dict[str, Expr]) -> Iterator[Dot]:
