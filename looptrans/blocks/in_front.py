@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 
 from looptrans.blocks.arithmetic import conjuncts
 from looptrans.blocks.expr import Binary, Expr, Load, Name, Number, Position, Scalar, walk
-from looptrans.ir.affine import Form, difference, form_of, index_of, multiplied, product, total
-from looptrans.ir.condition import Relation
+from looptrans.ir.affine import Form, form_of, index_of, multiplied, product, total
 from looptrans.ir.index import Arith, Index, Int, Param, Var, variables
 from looptrans.ir.program import Program
 from looptrans.ir.value import Range
-from looptrans.transforms.extents import declared_range, extreme, is_never_negative
+from looptrans.transforms.extents import declared_range, extreme, is_never_negative, is_within
 
 
 def in_front(
@@ -79,26 +78,6 @@ def _times(form: Form, size: Index) -> Form:
     for term, count in form.terms.items():
         found = found.plus(form_of(multiplied(term, size)), count)
     return found
-
-
-def is_within(program: Program, least: Index, extent: Index) -> bool:
-    """Tell whether an extent is surely so large, as sizes are or a contract says: H == G * R.
-
-    Args:
-        program: The program.
-        least: How large.
-        extent: The extent.
-    """
-    room = difference(extent, least)
-    rooms = [room]
-    for contract in program.contracts:
-        match contract.condition:
-            case Relation("==", left, right) if not contract.generators:
-                apart = difference(left, right)
-                rooms += [total(room, apart), difference(room, apart)]
-            case _:
-                pass
-    return any(is_never_negative(program, each, {}) for each in rooms)
 
 
 def _ranges(

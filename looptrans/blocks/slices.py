@@ -21,7 +21,6 @@ from itertools import combinations
 from math import gcd
 from typing import TypeVar
 
-from looptrans.blocks.in_front import is_within
 from looptrans.ir.affine import difference, form_of, is_same, product, quotient, total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Arith, Index, Int, Neg, Param, walk
@@ -37,7 +36,7 @@ from looptrans.ir.program import (
 from looptrans.ir.rewrite import rewritten, with_accesses, with_blocks
 from looptrans.ir.value import Access, Range, Subscript, Whole
 from looptrans.ir.walk import accesses, placed
-from looptrans.transforms.extents import extreme, is_never_negative
+from looptrans.transforms.extents import extreme, is_never_negative, is_within
 
 T = TypeVar("T")
 

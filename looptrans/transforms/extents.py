@@ -252,6 +252,26 @@ def is_never_negative(program: Program, index: Index, ranges: Ranges) -> bool:
     )
 
 
+def is_within(program: Program, least: Index, extent: Index) -> bool:
+    """Tell whether an extent is surely so large, as sizes are or a contract says: H == G * R.
+
+    Args:
+        program: The program.
+        least: How large.
+        extent: The extent.
+    """
+    room = difference(extent, least)
+    rooms = [room]
+    for contract in program.contracts:
+        match contract.condition:
+            case Relation("==", left, right) if not contract.generators:
+                apart = difference(left, right)
+                rooms += [total(room, apart), difference(room, apart)]
+            case _:
+                pass
+    return any(is_never_negative(program, each, {}) for each in rooms)
+
+
 def _term_is_never_negative(program: Program, term: Index, ranges: Ranges) -> bool:
     match term:
         case Param(name):
