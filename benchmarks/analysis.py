@@ -6,9 +6,9 @@ import argparse
 import sys
 import time
 
-from looptrans.analysis.dependences import analyse, dependence_report
-from looptrans.analysis.graph import components
-from looptrans.analysis.loops import loop_facts
+from looptrans.analysis.cycles.graph import components
+from looptrans.analysis.cycles.loops import loop_facts
+from looptrans.analysis.dependence.dependences import analyse, dependence_report
 from looptrans.frontend import parse
 from looptrans.ir.source import Source
 

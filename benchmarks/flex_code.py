@@ -25,7 +25,7 @@ import torch
 import triton
 
 from benchmarks.flex_templates import CASES, rendered
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.program import Kernel
 from looptrans.emit import Pointer, signature
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.frontend import load

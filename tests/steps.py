@@ -16,7 +16,7 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
 from looptrans.ir.step import Step
-from looptrans.transforms.nest import TransformError
+from looptrans.transforms.editing.nest import TransformError
 
 SPECS = Path(__file__).parent.parent / "specs"
 SCHEDULES = range(5)

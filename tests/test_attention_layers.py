@@ -9,9 +9,9 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.expr import Dot, kind_of, walk
-from looptrans.blocks.ops import ElementLoop, Let, TileLoop, exprs_of, ops_in
-from looptrans.blocks.program import BlockProgram, Kernel
+from looptrans.blocks.block_ir.expr import Dot, kind_of, walk
+from looptrans.blocks.block_ir.ops import ElementLoop, Let, TileLoop, exprs_of, ops_in
+from looptrans.blocks.block_ir.program import BlockProgram, Kernel
 from looptrans.emit.listing import lowered
 from looptrans.frontend import parse
 from looptrans.ir.listing import listing

@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from looptrans.blocks.expr import Binary, Name, Scalar
-from looptrans.blocks.ops import Let, TileLoop
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.expr import Binary, Name, Scalar
+from looptrans.blocks.block_ir.ops import Let, TileLoop
+from looptrans.blocks.block_ir.program import Kernel
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
 from looptrans.emit.both_ends import both_ends
 from looptrans.frontend import parse

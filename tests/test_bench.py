@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend
 
-from looptrans.blocks.expr import Dim
+from looptrans.blocks.block_ir.expr import Dim
 from looptrans.cli.main import main
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Param, Var

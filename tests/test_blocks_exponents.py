@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.arithmetic import LN2, LOG2E
-from looptrans.blocks.expr import Binary, Call, Dot, Name, dims_of, walk
-from looptrans.blocks.ops import Let, exprs_of, ops_in
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.arithmetic import LN2, LOG2E
+from looptrans.blocks.block_ir.expr import Binary, Call, Dot, Name, dims_of, walk
+from looptrans.blocks.block_ir.ops import Let, exprs_of, ops_in
+from looptrans.blocks.block_ir.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from tests.analysis import program, spec

@@ -15,9 +15,9 @@ import islpy as isl
 import numpy as np
 import pytest
 
-from looptrans.blocks.expr import Binary, Call, Edge, Expr, Name, Number, Scalar, kind_of
-from looptrans.blocks.ops import Let, Op, TileLoop
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.expr import Binary, Call, Edge, Expr, Name, Number, Scalar, kind_of
+from looptrans.blocks.block_ir.ops import Let, Op, TileLoop
+from looptrans.blocks.block_ir.program import Kernel
 from looptrans.emit.listing import lowered
 from tests.analysis import program
 from tests.visits import Integers, Visit, visits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.reach import below, reached
+from looptrans.blocks.scheduled.reach import below, reached
 from looptrans.frontend import parse
 from looptrans.ir.listing import index_text
 from looptrans.ir.source import Source

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
     Cast,
@@ -26,9 +26,18 @@ from looptrans.blocks.expr import (
     dims_of,
     walk,
 )
-from looptrans.blocks.ops import Branch, Let, Op, RowBlock, Store, TileLoop, exprs_of, ops_in
-from looptrans.blocks.program import Kernel
-from looptrans.blocks.sharing import needed
+from looptrans.blocks.block_ir.ops import (
+    Branch,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
+from looptrans.blocks.block_ir.program import Kernel
+from looptrans.blocks.passes.sharing import needed
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import Emitted, emitted
 from looptrans.ir.index import Int, Param

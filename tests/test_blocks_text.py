@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
     Cast,
@@ -23,9 +23,16 @@ from looptrans.blocks.expr import (
     Unary,
     Where,
 )
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Store, TileLoop
-from looptrans.blocks.program import ArrayArgument, BlockProgram, Choice, Config, Filled, Kernel
-from looptrans.blocks.text import blocks_text, expr_text
+from looptrans.blocks.block_ir.ops import Branch, ElementLoop, Let, Store, TileLoop
+from looptrans.blocks.block_ir.program import (
+    ArrayArgument,
+    BlockProgram,
+    Choice,
+    Config,
+    Filled,
+    Kernel,
+)
+from looptrans.blocks.block_ir.text import blocks_text, expr_text
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Int, Param
 from tests.analysis import program

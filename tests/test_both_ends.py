@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from looptrans.blocks.expr import Binary, Call, Dim, Name, Number, Scalar
-from looptrans.blocks.ops import Let, Op, Store, TileLoop, ops_in
+from looptrans.blocks.block_ir.expr import Binary, Call, Dim, Name, Number, Scalar
+from looptrans.blocks.block_ir.ops import Let, Op, Store, TileLoop, ops_in
 from looptrans.emit.both_ends import both_ends
 from looptrans.emit.listing import lowered
 from looptrans.ir.index import Int, Param

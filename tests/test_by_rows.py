@@ -16,8 +16,8 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.cli.main import main
-from looptrans.derivation.by_rows import by_rows, nests_with_totals
 from looptrans.derivation.derive import derive
+from looptrans.derivation.handed_on.by_rows import by_rows, nests_with_totals
 from looptrans.derivation.step import NotDone
 from looptrans.executor import execute
 from looptrans.ir.listing import listing

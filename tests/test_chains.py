@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.chains import as_chain
-from looptrans.blocks.expr import Dot, walk
-from looptrans.blocks.ops import ElementLoop, exprs_of, ops_in
+from looptrans.blocks.block_ir.expr import Dot, walk
+from looptrans.blocks.block_ir.ops import ElementLoop, exprs_of, ops_in
+from looptrans.blocks.scheduled.chains import as_chain
 from looptrans.emit.listing import emitted
 from looptrans.ir.listing import value_text
 from looptrans.ir.program import Assign, Loop

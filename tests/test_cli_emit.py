@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from looptrans.blocks.block_ir.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.lower import lower
-from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
 from looptrans.cli.main import main
 from looptrans.derivation.step import Derivation
 from looptrans.emit import listing as emission

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import looptrans
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.derivation.step import Derivation
 from looptrans.emit import listing as emission
 from looptrans.emit.listing import emitted

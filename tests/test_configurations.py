@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from looptrans.blocks.footprint import (
+from looptrans.blocks.block_ir.ops import Branch, ops_in
+from looptrans.blocks.block_ir.program import BlockProgram, Config, Kernel
+from looptrans.blocks.fitting.footprint import (
     LEAST,
     MOST_HELD,
     MOST_TIMED,
@@ -22,9 +24,7 @@ from looptrans.blocks.footprint import (
     fitted,
     footprints,
 )
-from looptrans.blocks.late import LATE, late_body
-from looptrans.blocks.ops import Branch, ops_in
-from looptrans.blocks.program import BlockProgram, Config, Kernel
+from looptrans.blocks.passes.late import LATE, late_body
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.runtime.device import prepare_device

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.derivation.continued import continued
+from looptrans.derivation.as_a_row.continued import continued
 from looptrans.derivation.derive import derive
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import NotDone

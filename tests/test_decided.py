@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.analysis.truths import with_truths
+from looptrans.analysis.dependence.truths import with_truths
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Opaque
 from looptrans.ir.program import If, Program
 from looptrans.ir.walk import nodes, written
-from looptrans.transforms.expand import expand
-from looptrans.transforms.fuse import fuse
-from looptrans.transforms.parallelize import parallelize
-from looptrans.transforms.privatize import privatize
+from looptrans.transforms.steps.expand import expand
+from looptrans.transforms.steps.fuse import fuse
+from looptrans.transforms.steps.parallelize import parallelize
+from looptrans.transforms.steps.privatize import privatize
 from tests.analysis import lines, verdicts
 from tests.oracle.compare import compare
 from tests.steps import agrees, read

@@ -6,19 +6,21 @@ import islpy as isl
 import numpy as np
 import pytest
 
-from looptrans.analysis import api, opaque, pieces
-from looptrans.analysis.coarse import coarsened
-from looptrans.analysis.dependences import analyse
-from looptrans.analysis.formula import TRUE, conjunction, disjunction
-from looptrans.analysis.model import build_model
-from looptrans.analysis.polyhedra import dimensions, domain_formula
+from looptrans.analysis import api
+from looptrans.analysis.dependence import pieces
+from looptrans.analysis.dependence.dependences import analyse
+from looptrans.analysis.isl_model.formula import TRUE, conjunction, disjunction
+from looptrans.analysis.isl_model.model import build_model
+from looptrans.analysis.isl_model.polyhedra import dimensions, domain_formula
+from looptrans.analysis.opaque_terms import opaque
+from looptrans.analysis.ranges.coarse import coarsened
 from looptrans.frontend.placement import annotated_placement
 from looptrans.ir.condition import compared, opposite
 from looptrans.ir.facts import Dependence, InstancePair
 from looptrans.ir.index import Arith, walk
 from looptrans.ir.program import If
 from looptrans.ir.walk import nodes
-from looptrans.transforms.parallelize import parallelize
+from looptrans.transforms.steps.parallelize import parallelize
 from tests.analysis import line, lines, program, report, spec
 from tests.oracle.compare import compare
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from looptrans.derivation.apart import branching
 from looptrans.derivation.derive import derive
-from looptrans.derivation.made_one import made_one_by_text
+from looptrans.derivation.joined.apart import branching
+from looptrans.derivation.joined.made_one import made_one_by_text
 from looptrans.derivation.moves import made
 from looptrans.derivation.step import Derivation, Goal, NotDone
 from looptrans.derivation.work import loop_name
@@ -21,8 +21,8 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.source import Source
 from looptrans.ir.walk import loops
+from looptrans.transforms.editing.tree import loop_paths
 from looptrans.transforms.script import apply_all
-from looptrans.transforms.tree import loop_paths
 from tests.analysis import program, spec
 from tests.derivations import (
     ATTENTIONS,

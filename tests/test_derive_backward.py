@@ -20,9 +20,9 @@ from looptrans.analysis.kept_flow import flow_of
 from looptrans.cli.main import main
 from looptrans.derivation import moves, saved
 from looptrans.derivation.backward import derive_backward
-from looptrans.derivation.flows import once_defined
-from looptrans.derivation.one_nest import one_nest
-from looptrans.derivation.sharing import alternatives, formed, one_launch, sharing
+from looptrans.derivation.joined.flows import once_defined
+from looptrans.derivation.joined.one_nest import one_nest
+from looptrans.derivation.joined.sharing import alternatives, formed, one_launch, sharing
 from looptrans.derivation.step import Derivation, DerivationStep, NotDone
 from looptrans.executor import execute
 from looptrans.ir.listing import listing

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from looptrans.blocks.described import (
+from looptrans.blocks.block_ir.expr import Load
+from looptrans.blocks.block_ir.ops import Let, ops_in
+from looptrans.blocks.block_ir.program import Kernel
+from looptrans.blocks.fitting.footprint import footprints
+from looptrans.blocks.passes.described import (
     DESCRIBED,
     described_loads,
     has_described,
     without_described,
 )
-from looptrans.blocks.expr import Load
-from looptrans.blocks.footprint import footprints
-from looptrans.blocks.ops import Let, ops_in
-from looptrans.blocks.program import Kernel
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.runtime.device import prepare_device

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from looptrans.algebra.append import appends
-from looptrans.blocks.ops import ElementLoop, ops_in
+from looptrans.blocks.block_ir.ops import ElementLoop, ops_in
 from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.saved import recheck, saved
 from looptrans.emit.backward import emitted_with_backward

@@ -19,8 +19,8 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 from looptrans.ir.step import same_names
 from looptrans.ir.walk import loops
-from looptrans.transforms.check import reordered
-from looptrans.transforms.tree import find_loop, replace_at
+from looptrans.transforms.editing.tree import find_loop, replace_at
+from looptrans.transforms.judging.check import reordered
 from tests.analysis import program, spec
 from tests.derivations import ATTENTIONS, softmax_mean
 

@@ -19,7 +19,7 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.reports.verify import verification_text

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from looptrans.adjoint.rewriting.gathered import with_sums_gathered
-from looptrans.blocks.ops import ElementLoop, ops_in
+from looptrans.blocks.block_ir.ops import ElementLoop, ops_in
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.executor import execute, prepare

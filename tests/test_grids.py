@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from looptrans.cli.main import main
-from looptrans.derivation.coalesced import coalesced
+from looptrans.derivation.as_a_row.coalesced import coalesced
 from looptrans.derivation.derive import derive, derive_two_nests
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import Derivation, NotDone

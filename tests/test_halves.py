@@ -9,7 +9,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.ops import ElementLoop, has_products
+from looptrans.blocks.block_ir.ops import ElementLoop, has_products
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.emit.refusal import Refused

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from looptrans.cli.main import main
+from looptrans.derivation.as_a_row.in_turn import concatenated
 from looptrans.derivation.derive import derive
-from looptrans.derivation.in_turn import concatenated
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import NotDone
 from looptrans.executor import execute, prepare

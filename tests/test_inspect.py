@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from looptrans.blocks.program import Config
+from looptrans.blocks.block_ir.program import Config
 from looptrans.cli.main import main
 from looptrans.reports.inspect import configurations_text, inspection_json, inspection_text
 from looptrans.runtime.inspect import Inspection, LeftOut, inspected

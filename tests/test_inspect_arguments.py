@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.expr import Scalar
-from looptrans.blocks.program import ArrayArgument, Choice, Config, Kernel
+from looptrans.blocks.block_ir.expr import Scalar
+from looptrans.blocks.block_ir.program import ArrayArgument, Choice, Config, Kernel
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,

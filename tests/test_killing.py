@@ -6,8 +6,8 @@ import contextlib
 
 import pytest
 
-from looptrans.analysis.killing import killer
-from looptrans.analysis.model import build_model
+from looptrans.analysis.isl_model.model import build_model
+from looptrans.analysis.opaque_terms.killing import killer
 from looptrans.ir.diagnostic import ListingError
 from looptrans.transforms.script import apply_all
 from tests.analysis import lines

@@ -9,7 +9,7 @@ from looptrans.derivation.backward import derive_backward
 from looptrans.emit.listing import lowered
 from looptrans.executor import execute
 from looptrans.ir.listing import listing as text_of
-from looptrans.transforms.known_iterations import with_known_iterations
+from looptrans.transforms.moved.known_iterations import with_known_iterations
 from tests.analysis import program
 
 LISTING = """

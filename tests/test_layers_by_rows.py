@@ -9,13 +9,13 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import has_products
-from looptrans.blocks.whole_rows import (
+from looptrans.blocks.block_ir.ops import has_products
+from looptrans.blocks.fitting.whole_rows import (
     multiplies_over_lanes,
     multiplies_whole_rows,
     stores_rows_of_products,
 )
+from looptrans.blocks.lower import lower
 from looptrans.derivation.derive import derive
 from looptrans.emit.listing import lowered
 from looptrans.ir.listing import listing

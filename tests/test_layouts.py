@@ -19,8 +19,8 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
-from looptrans.blocks.ops import Store, ops_in  # noqa: E402
-from looptrans.blocks.program import Rounding  # noqa: E402
+from looptrans.blocks.block_ir.ops import Store, ops_in  # noqa: E402
+from looptrans.blocks.block_ir.program import Rounding  # noqa: E402
 from looptrans.emit.backward import emitted_backward  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
 from looptrans.ir.affine import is_same  # noqa: E402

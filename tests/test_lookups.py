@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.analysis.lookups import with_lookups
+from looptrans.analysis.dependence.lookups import with_lookups
 from looptrans.ir.listing import access_text
 from looptrans.ir.step import Step
 from looptrans.ir.walk import accesses, placed, written

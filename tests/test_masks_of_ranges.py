@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from looptrans.blocks import lower as lowering
-from looptrans.blocks.configs import choices
-from looptrans.blocks.ops import TileLoop
-from looptrans.blocks.program import Choice, Config, Kernel
+from looptrans.blocks.block_ir.ops import TileLoop
+from looptrans.blocks.block_ir.program import Choice, Config, Kernel
+from looptrans.blocks.fitting.configs import choices
 from looptrans.emit.backward import EmittedBackward, emitted_with_backward
 from looptrans.emit.listing import lowered
 from tests.analysis import program

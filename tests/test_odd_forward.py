@@ -21,18 +21,18 @@ import torch
 import looptrans
 from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.free import freed
-from looptrans.blocks.expr import Dot, walk
+from looptrans.blocks.block_ir.expr import Dot, walk
+from looptrans.blocks.block_ir.ops import Branch, ElementLoop, TileLoop, exprs_of, ops_in
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import Branch, ElementLoop, TileLoop, exprs_of, ops_in
-from looptrans.blocks.program import NotLowered
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
-from looptrans.derivation.loops_as_sums import sum_loops
+from looptrans.derivation.joined.loops_as_sums import sum_loops
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.emit.parameters import launcher_parameters
-from looptrans.transforms.anew import with_arrays_made_once
-from looptrans.transforms.tree import loop_paths
+from looptrans.transforms.editing.tree import loop_paths
+from looptrans.transforms.moved.anew import with_arrays_made_once
 from tests.analysis import program
 from tests.native import run_native
 

@@ -10,7 +10,7 @@ from looptrans.derivation.derive import derive
 from looptrans.emit.listing import lowered
 from looptrans.executor import execute
 from looptrans.ir.listing import listing as text_of
-from looptrans.transforms.one_cell import with_single_cells_as_scalars
+from looptrans.transforms.moved.one_cell import with_single_cells_as_scalars
 from tests.analysis import program
 
 ROWS = """

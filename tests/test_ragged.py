@@ -13,8 +13,8 @@ from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.edges import NoRecurrence
-from looptrans.blocks.ops import Store, ops_in
-from looptrans.blocks.program import Rounding
+from looptrans.blocks.block_ir.ops import Store, ops_in
+from looptrans.blocks.block_ir.program import Rounding
 from looptrans.cli.main import main
 from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.derive import derive
@@ -28,10 +28,10 @@ from looptrans.ir.listing import listing
 from looptrans.runtime.device import prepare_device
 from looptrans.runtime.load import load_module
 from looptrans.runtime.verify_backward import gradient_launcher, verify_backward
-from looptrans.transforms.parallelize import parallelize
-from looptrans.transforms.segments import missing_contracts
-from looptrans.transforms.shift import with_rows_in_place
-from looptrans.transforms.substitute import is_same_text
+from looptrans.transforms.editing.substitute import is_same_text
+from looptrans.transforms.rows.segments import missing_contracts
+from looptrans.transforms.rows.shift import with_rows_in_place
+from looptrans.transforms.steps.parallelize import parallelize
 from looptrans.variants import Options, compose
 from tests.analysis import SPECS, program, spec, verdicts
 from tests.test_adjoint_torch import gradients

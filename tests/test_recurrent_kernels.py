@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.blocks.lower import lower
-from looptrans.blocks.program import NotLowered
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare

@@ -16,16 +16,16 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
+from looptrans.blocks.block_ir.ops import TileLoop, has_products  # noqa: E402
+from looptrans.blocks.block_ir.program import NotLowered  # noqa: E402
 from looptrans.blocks.lower import lower  # noqa: E402
-from looptrans.blocks.ops import TileLoop, has_products  # noqa: E402
-from looptrans.blocks.program import NotLowered  # noqa: E402
 from looptrans.cli.main import main  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.ir.listing import listing as text_of  # noqa: E402
 from looptrans.runtime.load import load_module  # noqa: E402
-from looptrans.transforms.powers import with_powers_of_two  # noqa: E402
+from looptrans.transforms.moved.powers import with_powers_of_two  # noqa: E402
 from tests.analysis import program  # noqa: E402
 
 # A guard alone tells which iteration of r sets a cell that it keeps from one t to the next.

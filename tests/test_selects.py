@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from looptrans.derivation.derive import derive
-from looptrans.derivation.masks import with_guards
-from looptrans.derivation.selects import with_selects
+from looptrans.derivation.forms.masks import with_guards
+from looptrans.derivation.forms.selects import with_selects
 from looptrans.derivation.step import Goal
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of

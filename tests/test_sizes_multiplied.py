@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from looptrans.analysis import api
-from looptrans.transforms.parallelize import parallelize
-from looptrans.transforms.reverse import reverse
+from looptrans.transforms.steps.parallelize import parallelize
+from looptrans.transforms.steps.reverse import reverse
 from tests.analysis import lines, program, verdicts
 from tests.oracle.compare import compare
 

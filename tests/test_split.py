@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.blocks.expr import Dot, walk
-from looptrans.blocks.ops import exprs_of, ops_in
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.expr import Dot, walk
+from looptrans.blocks.block_ir.ops import exprs_of, ops_in
+from looptrans.blocks.block_ir.program import Kernel
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive_two_nests
 from looptrans.emit.refusal import Refused

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.analysis import equivalence
-from looptrans.analysis.stages import Stages, changed_stages
+from looptrans.analysis.legality import equivalence
+from looptrans.analysis.legality.stages import Stages, changed_stages
 from looptrans.ir.program import Program
 from looptrans.transforms.script import apply_all
 from tests.steps import agrees, read

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.blocks.described import without_described
-from looptrans.blocks.program import Config, Kernel
-from looptrans.blocks.strain import strain, strains_of
+from looptrans.blocks.block_ir.program import Config, Kernel
+from looptrans.blocks.fitting.strain import strain, strains_of
+from looptrans.blocks.passes.described import without_described
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.variants import Options, compose

@@ -23,7 +23,7 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Create
-from looptrans.transforms.nest import (
+from looptrans.transforms.editing.nest import (
     NEST_MISTAKES,
     NameInUse,
     TransformError,
@@ -43,7 +43,7 @@ from looptrans.transforms.nest import (
     walk_positions,
     with_array,
 )
-from looptrans.transforms.substitute import (
+from looptrans.transforms.editing.substitute import (
     rename_variable,
     substitute_variable,
     without_binders,

@@ -16,15 +16,15 @@ from looptrans.ir.step import Step
 from looptrans.ir.value import Binary, Call
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
-from looptrans.transforms.block_reduce import block_reduce
-from looptrans.transforms.check import check_races
-from looptrans.transforms.ordered_atomics import ordered_atomics
-from looptrans.transforms.parallelize import parallelize
-from looptrans.transforms.phased_atomics import phased_atomics
-from looptrans.transforms.privatize import privatize
-from looptrans.transforms.promote import promote
-from looptrans.transforms.reverse import reverse
-from looptrans.transforms.split import split
+from looptrans.transforms.judging.check import check_races
+from looptrans.transforms.steps.block_reduce import block_reduce
+from looptrans.transforms.steps.ordered_atomics import ordered_atomics
+from looptrans.transforms.steps.parallelize import parallelize
+from looptrans.transforms.steps.phased_atomics import phased_atomics
+from looptrans.transforms.steps.privatize import privatize
+from looptrans.transforms.steps.promote import promote
+from looptrans.transforms.steps.reverse import reverse
+from looptrans.transforms.steps.split import split
 from tests import references
 from tests.replay import replay
 from tests.steps import agrees, code, computes, lines, read, refusal, spec

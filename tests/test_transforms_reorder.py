@@ -23,18 +23,18 @@ from looptrans.ir.source import Source
 from looptrans.ir.step import Step
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import placed
-from looptrans.transforms import check
-from looptrans.transforms.distribute import distribute
-from looptrans.transforms.fuse import fuse
-from looptrans.transforms.interchange import interchange
-from looptrans.transforms.nest import TransformError
-from looptrans.transforms.parallelize import parallelize
-from looptrans.transforms.permute import permute
-from looptrans.transforms.privatize import privatize
-from looptrans.transforms.reverse import reverse
-from looptrans.transforms.skew import skew
-from looptrans.transforms.strip_mine import strip_mine
-from looptrans.transforms.tile import tile
+from looptrans.transforms.editing.nest import TransformError
+from looptrans.transforms.judging import check
+from looptrans.transforms.steps.distribute import distribute
+from looptrans.transforms.steps.fuse import fuse
+from looptrans.transforms.steps.interchange import interchange
+from looptrans.transforms.steps.parallelize import parallelize
+from looptrans.transforms.steps.permute import permute
+from looptrans.transforms.steps.privatize import privatize
+from looptrans.transforms.steps.reverse import reverse
+from looptrans.transforms.steps.skew import skew
+from looptrans.transforms.steps.strip_mine import strip_mine
+from looptrans.transforms.steps.tile import tile
 from tests.replay import inputs_of, replay
 from tests.steps import agrees
 

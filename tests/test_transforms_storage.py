@@ -13,13 +13,13 @@ from looptrans.ir.program import Program
 from looptrans.ir.step import Image, Step
 from looptrans.ir.value import Create
 from looptrans.ir.verdict import Seen
-from looptrans.transforms.anew import with_arrays_made_once
-from looptrans.transforms.expand import expand
-from looptrans.transforms.hoist import hoist
-from looptrans.transforms.parallelize import parallelize
-from looptrans.transforms.privatize import privatize
-from looptrans.transforms.promote import promote
-from looptrans.transforms.trial import tried_on
+from looptrans.transforms.judging.trial import tried_on
+from looptrans.transforms.moved.anew import with_arrays_made_once
+from looptrans.transforms.steps.expand import expand
+from looptrans.transforms.steps.hoist import hoist
+from looptrans.transforms.steps.parallelize import parallelize
+from looptrans.transforms.steps.privatize import privatize
+from looptrans.transforms.steps.promote import promote
 from tests import references
 from tests.replay import replay
 from tests.steps import agrees, code, computes, lines, read, refusal, spec

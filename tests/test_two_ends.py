@@ -12,8 +12,8 @@ from looptrans.emit.listing import lowered
 from looptrans.executor import execute
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
-from looptrans.transforms.guarded_rows import with_guarded_rows
-from looptrans.transforms.segments import missing_contracts, segments_of
+from looptrans.transforms.rows.guarded_rows import with_guarded_rows
+from looptrans.transforms.rows.segments import missing_contracts, segments_of
 from tests.analysis import program, verdicts
 from tests.test_adjoint_torch import gradients
 

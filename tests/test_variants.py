@@ -23,7 +23,7 @@ if importlib.util.find_spec("triton") is None:
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
-from looptrans.blocks.ops import has_products  # noqa: E402
+from looptrans.blocks.block_ir.ops import has_products  # noqa: E402
 from looptrans.cli.main import main  # noqa: E402
 from looptrans.cli.variant import HELP  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.cli.main import main
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.executor import vector_machine

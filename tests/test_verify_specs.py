@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.emit.listing import emitted
 from looptrans.frontend import load
 from looptrans.ir.program import Program

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from looptrans.derivation.derive import derive
+from looptrans.derivation.forms.versions import overwritten, versions
 from looptrans.derivation.step import NotDone
-from looptrans.derivation.versions import overwritten, versions
 from looptrans.executor import execute
 from looptrans.ir.listing import listing
 from tests.analysis import program

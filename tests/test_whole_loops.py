@@ -19,9 +19,9 @@ from looptrans.ir.listing import index_text
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.walk import nodes, placed
-from looptrans.transforms.anew import with_arrays_made_once
-from looptrans.transforms.outward import with_block_rows_outward
-from looptrans.transforms.whole_loops import with_whole_loops
+from looptrans.transforms.moved.anew import with_arrays_made_once
+from looptrans.transforms.moved.outward import with_block_rows_outward
+from looptrans.transforms.over_blocks.whole_loops import with_whole_loops
 from tests.analysis import program
 from tests.test_adjoint_closed import gaps
 

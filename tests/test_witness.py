@@ -8,8 +8,8 @@ import islpy as isl
 import pytest
 
 from looptrans.analysis.api import dependences
-from looptrans.analysis.formula import Notation
-from looptrans.analysis.witness import smallest_point
+from looptrans.analysis.isl_model.formula import Notation
+from looptrans.analysis.isl_model.witness import smallest_point
 from looptrans.ir.index import Arith, Int, Var
 from tests.analysis import lines, program, verdicts
 

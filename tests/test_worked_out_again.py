@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.blocks.ops import TileLoop, has_products
+from looptrans.blocks.block_ir.ops import TileLoop, has_products
 from looptrans.derivation.derive import derive
+from looptrans.derivation.joined.worked_out_again import results_worked_out_again, worked_out_again
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import NotDone
-from looptrans.derivation.worked_out_again import results_worked_out_again, worked_out_again
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.executor import execute, prepare

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.executor.errors import NoInputsFound
 from looptrans.executor.inputs import prepare
 from looptrans.frontend import load

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
     Cast,
@@ -33,8 +33,17 @@ from looptrans.blocks.expr import (
     kind_of,
     walk,
 )
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, Store, TileLoop, exprs_of
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.ops import (
+    Branch,
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+)
+from looptrans.blocks.block_ir.program import Kernel
 from looptrans.ir.evaluate import evaluate
 
 Integers = NDArray[Any]

@@ -41,7 +41,7 @@ from looptrans.analysis.api import annotated
 from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.bounded import Bounded, with_ends_said
+from looptrans.transforms.rows.bounded import Bounded, with_ends_said
 
 
 def backward(

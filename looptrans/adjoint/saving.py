@@ -28,7 +28,7 @@ from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Create, Read, Select, Value
 from looptrans.ir.walk import nodes, placed
-from looptrans.transforms.extents import extent
+from looptrans.transforms.editing.extents import extent
 
 Position = tuple[int, ...]
 

@@ -21,7 +21,7 @@ from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import touched
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:

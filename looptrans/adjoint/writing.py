@@ -70,7 +70,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import loops
-from looptrans.transforms.extents import extent, extreme
+from looptrans.transforms.editing.extents import extent, extreme
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from looptrans.algebra.recurrence import Recurrence, StateVariable
 from looptrans.algebra.values import names_of, without_repeats
 from looptrans.analysis import api, kept_flow
 from looptrans.analysis.budget import DEFAULT_SECONDS
-from looptrans.analysis.coarse import coarsened
+from looptrans.analysis.ranges.coarse import coarsened
 from looptrans.ir.condition import Condition, conjunction
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.facts import DependenceReport

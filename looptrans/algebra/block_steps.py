@@ -46,7 +46,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.tree import node_at, statements_in
+from looptrans.transforms.editing.tree import node_at, statements_in
 
 UNKNOWN = "?"
 

@@ -15,7 +15,7 @@ from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Generator, Range, Reduce, Value, value_children
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 def kept_apart(program: Program) -> Program:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from looptrans.algebra.cells import is_own_cell
-from looptrans.analysis.killing import goes_over_before
+from looptrans.analysis.opaque_terms.killing import goes_over_before
 from looptrans.ir.affine import Form, difference, form_of, index_of, product, sides, total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.facts import DependenceReport
@@ -25,10 +25,10 @@ from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Create, Range, Subscript, Whole
 from looptrans.ir.walk import live_out, nodes, placed
-from looptrans.transforms.accesses import AccessSite, sites_of
-from looptrans.transforms.extents import extreme, is_never_negative
-from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
-from looptrans.transforms.tree import LoopPath, Position, loop_paths, loops_around
+from looptrans.transforms.editing.accesses import AccessSite, sites_of
+from looptrans.transforms.editing.extents import extreme, is_never_negative
+from looptrans.transforms.editing.tree import LoopPath, Position, loop_paths, loops_around
+from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of, segments_of
 
 _PLAIN = (Assign, Declaration, If, Loop)
 

@@ -32,8 +32,8 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import nodes
-from looptrans.transforms.block_passes import BlockPasses
-from looptrans.transforms.tree import node_at
+from looptrans.transforms.editing.tree import node_at
+from looptrans.transforms.over_blocks.block_passes import BlockPasses
 
 EXPONENTIALS = ("exp", "exp2")
 

@@ -45,8 +45,8 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.block_passes import BlockPasses, block_passes
-from looptrans.transforms.tree import Position, loops_around, node_at, replace_at
+from looptrans.transforms.editing.tree import Position, loops_around, node_at, replace_at
+from looptrans.transforms.over_blocks.block_passes import BlockPasses, block_passes
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from looptrans.ir.condition import NEGATED, Every, Relation
 from looptrans.ir.index import Arith, Index, Int, Var, walk
 from looptrans.ir.program import If, Loop, Program
 from looptrans.ir.value import Range
-from looptrans.transforms.tree import Position, loops_around, node_at, replace_at
+from looptrans.transforms.editing.tree import Position, loops_around, node_at, replace_at
 
 
 def can_all_be(relations: Iterable[tuple[Relation, bool]]) -> bool:

@@ -41,8 +41,8 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.transforms.naming import fresh_name
-from looptrans.transforms.tree import Position, node_at, replace_at
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import Position, node_at, replace_at
 
 
 def in_lowest_terms(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from looptrans.analysis.dependences import Analysis
-from looptrans.analysis.judge import Knowledge
-from looptrans.analysis.model import StatementModel
+from looptrans.analysis.cycles.judge import Knowledge
+from looptrans.analysis.dependence.dependences import Analysis
+from looptrans.analysis.isl_model.model import StatementModel
 from looptrans.frontend.operands import written_operands
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Literal
 
 from looptrans.analysis.budget import DEFAULT_SECONDS, BudgetExceeded, ran_out, within_budget
-from looptrans.analysis.lookups import told_alike
-from looptrans.analysis.scan import Scan, Scanned
+from looptrans.analysis.dependence.lookups import told_alike
+from looptrans.analysis.ranges.scan import Scan, Scanned
 from looptrans.analysis.statements import statement_facts
 from looptrans.ir.facts import (
     KINDS,
@@ -78,7 +78,7 @@ def dependences(
     """
 
     def work() -> DependenceReport:
-        from looptrans.analysis.dependences import analyse, dependence_report
+        from looptrans.analysis.dependence.dependences import analyse, dependence_report
 
         analysis = analyse(program, bases=bases, kinds=kinds, arrays=arrays)
         return dependence_report(
@@ -99,8 +99,8 @@ def divisors(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[Inde
     """
 
     def work() -> tuple[Index, ...]:
-        from looptrans.analysis.dependences import divisors as find
-        from looptrans.analysis.model import build_model
+        from looptrans.analysis.dependence.dependences import divisors as find
+        from looptrans.analysis.isl_model.model import build_model
 
         return find(build_model(program))
 
@@ -116,8 +116,8 @@ def negative_subscripts(program: Program, *, budget: float = DEFAULT_SECONDS) ->
     """
 
     def work() -> tuple[str, ...]:
-        from looptrans.analysis.model import build_model
-        from looptrans.analysis.subscripts import negative_subscripts as find
+        from looptrans.analysis.isl_model.model import build_model
+        from looptrans.analysis.ranges.subscripts import negative_subscripts as find
 
         return find(build_model(program))
 
@@ -161,8 +161,8 @@ def components(
     """Find the strongly connected components of the dependence graph."""
 
     def work() -> ComponentReport:
-        from looptrans.analysis.dependences import analyse
-        from looptrans.analysis.graph import components as find
+        from looptrans.analysis.cycles.graph import components as find
+        from looptrans.analysis.dependence.dependences import analyse
 
         bases: tuple[Basis, ...] = ("value",) if graph == "flow" else ("value", "memory")
         return find(analyse(program, bases=bases), graph)
@@ -190,7 +190,7 @@ def edges_inside(
     """
 
     def work() -> frozenset[tuple[str, str]]:
-        from looptrans.analysis.dependences import analyse
+        from looptrans.analysis.dependence.dependences import analyse
 
         analysis = analyse(program)
         return frozenset(
@@ -206,8 +206,8 @@ def edges_inside(
 
 
 def groups(count: int, edges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Return what waits for each other, in order; see `looptrans.analysis.graph.groups`."""
-    from looptrans.analysis.graph import groups as find
+    """Return what waits for each other, in order; see `looptrans.analysis.cycles.graph.groups`."""
+    from looptrans.analysis.cycles.graph import groups as find
 
     return find(count, edges)
 
@@ -229,8 +229,8 @@ def loop_facts(
     """
 
     def work() -> tuple[LoopFacts, ...]:
-        from looptrans.analysis.dependences import analyse
-        from looptrans.analysis.loops import loop_facts as judge
+        from looptrans.analysis.cycles.loops import loop_facts as judge
+        from looptrans.analysis.dependence.dependences import analyse
 
         return judge(analyse(program), assumptions=assumptions, witnesses=witnesses)
 
@@ -244,8 +244,8 @@ def claims(program: Program, *, budget: float = DEFAULT_SECONDS) -> tuple[ClaimF
     """Judge every claim of the comments, in the order of the text."""
 
     def work() -> tuple[ClaimFact, ...]:
-        from looptrans.analysis.dependences import analyse
-        from looptrans.analysis.judge import judge_claims
+        from looptrans.analysis.cycles.judge import judge_claims
+        from looptrans.analysis.dependence.dependences import analyse
 
         return judge_claims(analyse(program))
 
@@ -270,10 +270,10 @@ def everything(
     """
 
     def work() -> Report:
-        from looptrans.analysis.dependences import analyse, dependence_report
-        from looptrans.analysis.graph import components as find
-        from looptrans.analysis.judge import judge_claims
-        from looptrans.analysis.loops import loop_facts as judge
+        from looptrans.analysis.cycles.graph import components as find
+        from looptrans.analysis.cycles.judge import judge_claims
+        from looptrans.analysis.cycles.loops import loop_facts as judge
+        from looptrans.analysis.dependence.dependences import analyse, dependence_report
 
         begun = time.process_time()
 
@@ -313,7 +313,7 @@ def annotated(program: Program, *, budget: float = DEFAULT_SECONDS) -> Program:
 
     def work() -> Program:
         from looptrans.analysis.annotate import annotate
-        from looptrans.analysis.dependences import analyse
+        from looptrans.analysis.dependence.dependences import analyse
 
         # Of what is on one cell, only what is written twice is looked at.
         return annotate(analyse(program, kinds=("output",)))
@@ -334,7 +334,7 @@ def iteration_points(
     """
 
     def work() -> dict[str, list[tuple[int, ...]]]:
-        from looptrans.analysis.instances import points_of
+        from looptrans.analysis.opaque_terms.instances import points_of
 
         return points_of(program, at, contents)
 
@@ -354,7 +354,7 @@ def check_order(
     """
 
     def work(one: Program, other: Program) -> Verdict:
-        from looptrans.analysis.equivalence import order_verdict
+        from looptrans.analysis.legality.equivalence import order_verdict
 
         return order_verdict(one, other, images)
 
@@ -380,7 +380,7 @@ def check_storage(
     """
 
     def work(one: Program, other: Program) -> Verdict:
-        from looptrans.analysis.equivalence import storage_verdict
+        from looptrans.analysis.legality.equivalence import storage_verdict
 
         return storage_verdict(one, other, images, created=created)
 
@@ -408,7 +408,7 @@ def check_reduction(
     """
 
     def work(one: Program, other: Program) -> Verdict:
-        from looptrans.analysis.reassociation import reduction_verdict
+        from looptrans.analysis.legality.reassociation import reduction_verdict
 
         return reduction_verdict(one, other, images, partials, operators)
 
@@ -419,7 +419,7 @@ def check_races(program: Program, *, budget: float = DEFAULT_SECONDS) -> Verdict
     """Judge whether every execution of a program gives its sequential reading's result."""
 
     def work() -> Verdict:
-        from looptrans.analysis.races import race_verdict
+        from looptrans.analysis.legality.races import race_verdict
 
         return race_verdict(program)
 
@@ -452,14 +452,14 @@ def ranges_of(
     scan: Scan,
     budget: float = DEFAULT_SECONDS,
 ) -> Scanned:
-    """Find the ranges of loops that change places; see `looptrans.analysis.bounds`.
+    """Find the ranges of loops that change places; see `looptrans.analysis.ranges.bounds`.
 
     Raises:
         BudgetExceeded: They could not be found in time.
     """
 
     def work() -> Scanned:
-        from looptrans.analysis.bounds import scanned
+        from looptrans.analysis.ranges.bounds import scanned
 
         return scanned(program, position, scan)
 
@@ -480,7 +480,7 @@ def same_values(
     """
 
     def work() -> bool:
-        from looptrans.analysis.bounds import same_values as same
+        from looptrans.analysis.ranges.bounds import same_values as same
 
         return same(program, position, first, second)
 

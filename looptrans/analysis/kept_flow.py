@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from looptrans.analysis import api
 from looptrans.analysis.budget import DEFAULT_SECONDS
-from looptrans.analysis.shapes import Shapes, shapes_of
+from looptrans.analysis.isl_model.shapes import Shapes, shapes_of
 from looptrans.analysis.statements import reported
 from looptrans.ir.facts import Dependence, DependenceReport
 from looptrans.ir.index import Index

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from looptrans.blocks.expr import Dim, Edge, Load, Position, Scalar, dims_of, walk
-from looptrans.blocks.ops import ElementLoop, Let, Op, Store, TileLoop, exprs_of, ops_in
-from looptrans.blocks.program import ArrayAccess, ArrayArgument
+from looptrans.blocks.block_ir.expr import Dim, Edge, Load, Position, Scalar, dims_of, walk
+from looptrans.blocks.block_ir.ops import ElementLoop, Let, Op, Store, TileLoop, exprs_of, ops_in
+from looptrans.blocks.block_ir.program import ArrayAccess, ArrayArgument
 from looptrans.ir.index import parameters
 from looptrans.ir.program import Array, Program
 

@@ -8,44 +8,44 @@ from itertools import count
 
 from looptrans.adjoint.rewriting.attaining import with_extrema_written
 from looptrans.algebra.append import Append, appends
-from looptrans.blocks.balance import grows
-from looptrans.blocks.behind import factors_behind
-from looptrans.blocks.builder import Builder
-from looptrans.blocks.conditions import in_one
-from looptrans.blocks.configs import choices
-from looptrans.blocks.constants import met
-from looptrans.blocks.covered import is_covered
-from looptrans.blocks.described import with_described
-from looptrans.blocks.exponents import in_powers_of_two
-from looptrans.blocks.expr import Dim, Position, Role, dims_of
-from looptrans.blocks.grid import grid_of, is_read, most_of, rows_of
-from looptrans.blocks.handed_on import notes_on_types
+from looptrans.blocks.block_ir.expr import Dim, Position, Role, dims_of
+from looptrans.blocks.block_ir.ops import MOST_DIMS, Let, RowBlock, has_products, most_dims, ops_in
+from looptrans.blocks.block_ir.program import BlockProgram, Filled, Kernel, NotLowered, Rounding
+from looptrans.blocks.fitting.configs import choices
 from looptrans.blocks.kernel_arguments import arguments_of, constants_of, dims_in
-from looptrans.blocks.kernel_groups import finer, groups_of, with_loops_outside
-from looptrans.blocks.late import with_late
-from looptrans.blocks.masked import with_guards
-from looptrans.blocks.nest import Nest
-from looptrans.blocks.ops import MOST_DIMS, Let, RowBlock, has_products, most_dims, ops_in
-from looptrans.blocks.outside import outside
-from looptrans.blocks.program import BlockProgram, Filled, Kernel, NotLowered, Rounding
-from looptrans.blocks.quotients import bounded
-from looptrans.blocks.reach import below, reached
-from looptrans.blocks.scalar_form import scalar_form
-from looptrans.blocks.serial import OneRowEach, RunSerially
-from looptrans.blocks.sharing import needed, shared
-from looptrans.blocks.sites import Path, sites
-from looptrans.blocks.slices import sliced
-from looptrans.blocks.stored import stored
-from looptrans.blocks.tested_sums import notes_on_tests
-from looptrans.blocks.unit_steps import unit_steps
-from looptrans.blocks.unseen import asked_by_row
-from looptrans.blocks.whole_arrays import whole
+from looptrans.blocks.lowering.builder import Builder
+from looptrans.blocks.lowering.nest import Nest
+from looptrans.blocks.passes.balance import grows
+from looptrans.blocks.passes.behind import factors_behind
+from looptrans.blocks.passes.conditions import in_one
+from looptrans.blocks.passes.constants import met
+from looptrans.blocks.passes.covered import is_covered
+from looptrans.blocks.passes.described import with_described
+from looptrans.blocks.passes.exponents import in_powers_of_two
+from looptrans.blocks.passes.handed_on import notes_on_types
+from looptrans.blocks.passes.late import with_late
+from looptrans.blocks.passes.outside import outside
+from looptrans.blocks.passes.quotients import bounded
+from looptrans.blocks.passes.scalar_form import scalar_form
+from looptrans.blocks.passes.sharing import needed, shared
+from looptrans.blocks.passes.unseen import asked_by_row
+from looptrans.blocks.places.slices import sliced
+from looptrans.blocks.places.stored import stored
+from looptrans.blocks.places.whole_arrays import whole
+from looptrans.blocks.scheduled.grid import grid_of, is_read, most_of, rows_of
+from looptrans.blocks.scheduled.kernel_groups import finer, groups_of, with_loops_outside
+from looptrans.blocks.scheduled.masked import with_guards
+from looptrans.blocks.scheduled.reach import below, reached
+from looptrans.blocks.scheduled.serial import OneRowEach, RunSerially
+from looptrans.blocks.scheduled.sites import Path, sites
+from looptrans.blocks.scheduled.tested_sums import notes_on_tests
+from looptrans.blocks.scheduled.unit_steps import unit_steps
 from looptrans.derivation.step import Derivation
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
 from looptrans.ir.value import Const, Create
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.tree import node_at, statements_in
+from looptrans.transforms.editing.tree import node_at, statements_in
 
 
 def lower(

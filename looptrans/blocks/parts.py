@@ -13,14 +13,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.blocks.arithmetic import extreme
-from looptrans.blocks.described import DESCRIBED
-from looptrans.blocks.expr import Binary, Call, Dim, Expr, Name, Number, Position, Scalar
-from looptrans.blocks.groups import with_rows_of_groups
-from looptrans.blocks.late import LATE
+from looptrans.blocks.block_ir.arithmetic import extreme
+from looptrans.blocks.block_ir.expr import Binary, Call, Dim, Expr, Name, Number, Position, Scalar
+from looptrans.blocks.block_ir.ops import (
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    TileLoop,
+    has_products,
+    ops_in,
+)
+from looptrans.blocks.block_ir.program import BlockProgram, Choice, Config, Kernel, NotLowered
 from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import ElementLoop, Let, Op, RowBlock, TileLoop, has_products, ops_in
-from looptrans.blocks.program import BlockProgram, Choice, Config, Kernel, NotLowered
+from looptrans.blocks.passes.described import DESCRIBED
+from looptrans.blocks.passes.groups import with_rows_of_groups
+from looptrans.blocks.passes.late import LATE
 from looptrans.derivation.derive import InTwoNests
 from looptrans.ir.condition import Condition, Relation, walk_condition
 from looptrans.ir.index import Index, Param, parameters

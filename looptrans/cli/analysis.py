@@ -249,7 +249,7 @@ def loops(arguments: argparse.Namespace) -> int:
     """Print the verdicts on each loop."""
     from looptrans.analysis.api import loop_facts
     from looptrans.reports import render_loops
-    from looptrans.transforms.advice import with_contracts_named
+    from looptrans.transforms.steps.advice import with_contracts_named
 
     program = load_listing(arguments)
     found = with_contracts_named(program, loop_facts(program, budget=arguments.budget))
@@ -281,7 +281,7 @@ def report(arguments: argparse.Namespace) -> int:
     """Print all of it."""
     from looptrans.analysis.api import everything
     from looptrans.reports import render_report
-    from looptrans.transforms.advice import with_contracts_named
+    from looptrans.transforms.steps.advice import with_contracts_named
 
     program = load_listing(arguments)
     # The text counts the dependences in memory and shows none of them.

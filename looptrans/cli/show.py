@@ -108,7 +108,7 @@ def _show_blocks(program: Program, arguments: argparse.Namespace) -> int:
     if arguments.annotate or arguments.format != "text":
         print("error: --stage blocks is text, without claims", file=sys.stderr)
         return 2
-    from looptrans.blocks.text import blocks_text
+    from looptrans.blocks.block_ir.text import blocks_text
     from looptrans.emit.backward import emitted_with_backward
     from looptrans.emit.listing import lowered
     from looptrans.emit.refusal import Refused

@@ -167,7 +167,7 @@ def _steps(arguments: argparse.Namespace) -> tuple[Sequence[Step], Sequence[str]
 
     program = load_listing(arguments)
     if not arguments.transformations:
-        from looptrans.transforms.check import check_races
+        from looptrans.transforms.judging.check import check_races
 
         step = Step("", program, program, check_races(program), {})
         warn_of_subscripts(program)

@@ -3,7 +3,7 @@
 adjoint …         facts about the listing and its adjoints, each proved; nothing changes
 hand over         the listing, returning behind its outputs what the backward needs
 backward nest     the backward listing in place of the listing
-one launch, …     how its nests run; see `looptrans.derivation.sharing`
+one launch, …     how its nests run; see `looptrans.derivation.joined.sharing`
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.rewriting.simpler import ORDER, PLACES
 from looptrans.adjoint.rewriting.spelled import LOOPS, with_extrema_spelled
 from looptrans.analysis.kept_flow import flow_of
-from looptrans.derivation.flows import once_defined
-from looptrans.derivation.ordinary import seen_simpler
-from looptrans.derivation.sharing import alternatives, formed
+from looptrans.derivation.handed_on.ordinary import seen_simpler
+from looptrans.derivation.joined.flows import once_defined
+from looptrans.derivation.joined.sharing import alternatives, formed
+from looptrans.derivation.one_loop.writing import reread
 from looptrans.derivation.step import Derivation, DerivationStep, Form, NotDone
-from looptrans.derivation.writing import reread
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, Declaration, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.verdict import Certificate, Decision
 from looptrans.ir.walk import written
-from looptrans.transforms.accesses import listed
-from looptrans.transforms.advice import say_that_rows_are_apart
+from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.steps.advice import say_that_rows_are_apart
 
 # The kinds of the steps from a listing to the one that is differentiated.
 BEGUN: Final = (*ORDER, *PLACES)

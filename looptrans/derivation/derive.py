@@ -23,19 +23,21 @@ from looptrans.adjoint.normalizing.named_tests import with_tests_put_in
 from looptrans.adjoint.rewriting.simpler import ROWS, TO_ROWS
 from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
-from looptrans.derivation.at_most_once import with_loops_at_most_once
-from looptrans.derivation.bodies import flow, recurrence_of
-from looptrans.derivation.by_rows import nests_with_totals
-from looptrans.derivation.digits import loops_of_digits
-from looptrans.derivation.guards import divides, starts_infinite
+from looptrans.derivation.forms.at_most_once import with_loops_at_most_once
+from looptrans.derivation.forms.masks import with_guards
+from looptrans.derivation.forms.selects import with_selects, with_wheres_as_choices
+from looptrans.derivation.handed_on.by_rows import nests_with_totals
+from looptrans.derivation.handed_on.ordinary import contractible
+from looptrans.derivation.handed_on.scattered import scattered_sums, scattering
 from looptrans.derivation.in_rows import Rows, joined_in_rows, seen_again
 from looptrans.derivation.in_states import in_states, with_whole_rows
-from looptrans.derivation.masks import with_guards
 from looptrans.derivation.moves import made
+from looptrans.derivation.one_loop.bodies import flow, recurrence_of
+from looptrans.derivation.one_loop.digits import loops_of_digits
+from looptrans.derivation.one_loop.guards import divides, starts_infinite
+from looptrans.derivation.one_loop.two_nests import TwoNests, left_over, two_nests
+from looptrans.derivation.one_loop.writing import reread, without
 from looptrans.derivation.order import in_order
-from looptrans.derivation.ordinary import contractible
-from looptrans.derivation.scattered import scattered_sums, scattering
-from looptrans.derivation.selects import with_selects, with_wheres_as_choices
 from looptrans.derivation.step import (
     Derivation,
     Goal,
@@ -55,9 +57,7 @@ from looptrans.derivation.together import (
     sums,
     sums_in_loops,
 )
-from looptrans.derivation.two_nests import TwoNests, left_over, two_nests
 from looptrans.derivation.work import Work, loop_name
-from looptrans.derivation.writing import reread, without
 from looptrans.ir.facts import DependenceReport, LoopVerdict
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
@@ -65,12 +65,12 @@ from looptrans.ir.remember import remembered
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
 from looptrans.ir.walk import nodes
-from looptrans.transforms.powers import with_powers_of_two
-from looptrans.transforms.tree import (
+from looptrans.transforms.editing.tree import (
     LoopPath,
     loop_paths,
     node_at,
 )
+from looptrans.transforms.moved.powers import with_powers_of_two
 
 Nests: TypeAlias = Literal[
     "joined",
@@ -481,7 +481,7 @@ def _load_analysis() -> None:
     Each is answered in a process of its own, forked from this one: what is imported here is
     imported once, not once for every question.
     """
-    for module in ("dependences", "equivalence", "loops"):
+    for module in ("dependence.dependences", "legality.equivalence", "cycles.loops"):
         import_module(f"looptrans.analysis.{module}")
 
 

@@ -9,16 +9,16 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from looptrans.derivation.bodies import recurrence_of
-from looptrans.derivation.coalesced import grids_in
-from looptrans.derivation.continued import loops_continued
-from looptrans.derivation.grids import asked_for_cells
-from looptrans.derivation.guards import divides
-from looptrans.derivation.in_turn import loops_over_both, row_of
+from looptrans.derivation.as_a_row.coalesced import grids_in
+from looptrans.derivation.as_a_row.continued import loops_continued
+from looptrans.derivation.as_a_row.grids import asked_for_cells
+from looptrans.derivation.as_a_row.in_turn import loops_over_both, row_of
+from looptrans.derivation.one_loop.bodies import recurrence_of
+from looptrans.derivation.one_loop.guards import divides
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.derivation.together import joined
 from looptrans.derivation.work import Work, loop_name
-from looptrans.transforms.tree import loop_paths
+from looptrans.transforms.editing.tree import loop_paths
 
 Cells: TypeAlias = Mapping[str, tuple[str, str]]
 """The variables that count the cells of grids, with those of rows and columns, the last first."""

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.cells import mentions
-from looptrans.derivation.apart import handed
-from looptrans.derivation.handed import handed_on
-from looptrans.derivation.loops_as_sums import sum_loops
-from looptrans.derivation.whole_rows import rows_handed_on
+from looptrans.derivation.handed_on.handed import handed_on
+from looptrans.derivation.handed_on.whole_rows import rows_handed_on
+from looptrans.derivation.joined.apart import handed
+from looptrans.derivation.joined.loops_as_sums import sum_loops
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.walk import accesses, nodes, placed
-from looptrans.transforms.tree import statements_in
+from looptrans.transforms.editing.tree import statements_in
 
 
 def in_states(work: Work) -> None:

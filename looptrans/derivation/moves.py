@@ -7,35 +7,35 @@ from typing import Final
 
 from looptrans.adjoint.rewriting.simpler import ALIKE, ORDER, PLACES, ROWS, TO_ROWS
 from looptrans.adjoint.rewriting.spelled import LOOPS
+from looptrans.derivation.as_a_row.coalesced import coalesced
+from looptrans.derivation.as_a_row.continued import continued
+from looptrans.derivation.as_a_row.grids import grid_loops
+from looptrans.derivation.as_a_row.in_turn import concatenated, in_turn
 from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
-from looptrans.derivation.blocks import in_blocks
-from looptrans.derivation.by_rows import by_rows
-from looptrans.derivation.coalesced import coalesced
-from looptrans.derivation.continued import continued
-from looptrans.derivation.digits import digit_loops
-from looptrans.derivation.grids import grid_loops
-from looptrans.derivation.guard import guard, without_choices
-from looptrans.derivation.in_turn import concatenated, in_turn
-from looptrans.derivation.loops_as_sums import loop_as_sum
-from looptrans.derivation.one_nest import one_nest
-from looptrans.derivation.one_pass import one_pass
-from looptrans.derivation.ordinary import contract, in_parallel, seen_simpler, transformed
-from looptrans.derivation.parts import in_parts
-from looptrans.derivation.passes import sum_as_loop
-from looptrans.derivation.scattered import scatter
-from looptrans.derivation.sharing import one_launch
-from looptrans.derivation.state import change_and_guard, change_state, divide_behind
-from looptrans.derivation.states import in_state
-from looptrans.derivation.step import Argument, DerivationStep, NotDone
-from looptrans.derivation.two_nests import in_two_nests
-from looptrans.derivation.versions import versions
-from looptrans.derivation.whole_rows import looked_up, whole_rows
-from looptrans.derivation.with_atomics import with_atomics
-from looptrans.derivation.worked_out_again import (
+from looptrans.derivation.forms.versions import versions
+from looptrans.derivation.handed_on.by_rows import by_rows
+from looptrans.derivation.handed_on.ordinary import contract, in_parallel, seen_simpler, transformed
+from looptrans.derivation.handed_on.scattered import scatter
+from looptrans.derivation.handed_on.states import in_state
+from looptrans.derivation.handed_on.whole_rows import looked_up, whole_rows
+from looptrans.derivation.joined.loops_as_sums import loop_as_sum
+from looptrans.derivation.joined.one_nest import one_nest
+from looptrans.derivation.joined.one_pass import one_pass
+from looptrans.derivation.joined.passes import sum_as_loop
+from looptrans.derivation.joined.sharing import one_launch
+from looptrans.derivation.joined.with_atomics import with_atomics
+from looptrans.derivation.joined.worked_out_again import (
     results_worked_out_again,
     rows_worked_out_again,
     worked_out_again,
 )
+from looptrans.derivation.one_loop.blocks import in_blocks
+from looptrans.derivation.one_loop.digits import digit_loops
+from looptrans.derivation.one_loop.guard import guard, without_choices
+from looptrans.derivation.one_loop.parts import in_parts
+from looptrans.derivation.one_loop.state import change_and_guard, change_state, divide_behind
+from looptrans.derivation.one_loop.two_nests import in_two_nests
+from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.ir.program import Program
 
 Move = Callable[..., DerivationStep]

@@ -17,8 +17,8 @@ from looptrans.adjoint.rewriting.spelled import LOOPS
 from looptrans.algebra.certificate import digest, law_tree
 from looptrans.derivation.backward import BEGUN, passes
 from looptrans.derivation.derive import derive
+from looptrans.derivation.joined.sharing import alternatives, formed
 from looptrans.derivation.moves import made
-from looptrans.derivation.sharing import alternatives, formed
 from looptrans.derivation.step import (
     FORMS,
     Alternative,

@@ -10,15 +10,16 @@ from itertools import pairwise
 from looptrans.adjoint.rewriting.simpler import ALIKE
 from looptrans.adjoint.rewriting.spelled import LOOPS
 from looptrans.algebra.free import freed
-from looptrans.derivation.apart import (
+from looptrans.derivation.forms.versions import overwritten
+from looptrans.derivation.joined.apart import (
     Branching,
     branching,
     handing_numbers,
     nests_of_their_own,
     with_one_cut,
 )
-from looptrans.derivation.buffers import reused
-from looptrans.derivation.loops_as_sums import (
+from looptrans.derivation.joined.buffers import reused
+from looptrans.derivation.joined.loops_as_sums import (
     is_before_rows,
     is_beside_rows,
     is_shared,
@@ -26,15 +27,14 @@ from looptrans.derivation.loops_as_sums import (
     mixed_loops,
     sum_loops,
 )
-from looptrans.derivation.passes import Passes, brought_out, passes, sums_of_sums
-from looptrans.derivation.side_by_side import worth_joining
+from looptrans.derivation.joined.passes import Passes, brought_out, passes, sums_of_sums
+from looptrans.derivation.joined.side_by_side import worth_joining
 from looptrans.derivation.step import NotDone
-from looptrans.derivation.versions import overwritten
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.value import Reduce, Value, walk_value
 from looptrans.ir.walk import placed
-from looptrans.transforms.tree import (
+from looptrans.transforms.editing.tree import (
     Position,
     block_at,
     loop_paths,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.free import freed
-from looptrans.derivation.bodies import recurrence_of
 from looptrans.derivation.moves import made
+from looptrans.derivation.one_loop.bodies import recurrence_of
 from looptrans.derivation.step import Argument, Derivation, DerivationStep, Goal, NotDone
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.verdict import Decision
-from looptrans.transforms.tree import loop_paths, statements_in
+from looptrans.transforms.editing.tree import loop_paths, statements_in
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from looptrans.blocks.expr import Kind
+from looptrans.blocks.block_ir.expr import Kind
 from looptrans.ir.index import Index
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from looptrans.blocks.program import Filled
+from looptrans.blocks.block_ir.program import Filled
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
 from looptrans.emit.identifiers import Scope, in_ascii

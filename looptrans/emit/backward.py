@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from looptrans.blocks.program import BlockProgram, Rounding
+from looptrans.blocks.block_ir.program import BlockProgram, Rounding
 from looptrans.emit.autograd import DIGEST, Autograd, Called
 from looptrans.emit.facts import Style
 from looptrans.emit.header import backward_header

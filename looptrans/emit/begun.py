@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from looptrans.blocks.expr import Call, Cast, Dot, Expr, Load, Name, Number, dims_of, walk
-from looptrans.blocks.footprint import integers_of
-from looptrans.blocks.ops import Let, Op, TileLoop, exprs_of, ops_in
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.expr import Call, Cast, Dot, Expr, Load, Name, Number, dims_of, walk
+from looptrans.blocks.block_ir.ops import Let, Op, TileLoop, exprs_of, ops_in
+from looptrans.blocks.block_ir.program import Kernel
+from looptrans.blocks.fitting.footprint import integers_of
 from looptrans.ir.index import Param, parameters
 
 BEGUN = "no constants, or ptxas lets each product wait"

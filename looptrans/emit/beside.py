@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.blocks.arithmetic import mapped
-from looptrans.blocks.expr import Dot, Expr, Load, Name, dims_of, kind_of, walk
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop
+from looptrans.blocks.block_ir.arithmetic import mapped
+from looptrans.blocks.block_ir.expr import Dot, Expr, Load, Name, dims_of, kind_of, walk
+from looptrans.blocks.block_ir.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop
 
 
 def loaded_behind(ops: tuple[Op, ...]) -> tuple[Op, ...]:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.blocks.arithmetic import mentions
-from looptrans.blocks.expr import Binary, Call, Dot, Name, walk
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
+from looptrans.blocks.block_ir.arithmetic import mentions
+from looptrans.blocks.block_ir.expr import Binary, Call, Dot, Name, walk
+from looptrans.blocks.block_ir.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
 
 _NOTE = "some rows have not begun, or have ended"
 

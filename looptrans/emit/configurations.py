@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from looptrans.blocks.described import DESCRIBED
-from looptrans.blocks.footprint import Footprint, Piece
-from looptrans.blocks.program import Choice, Config, Kernel
+from looptrans.blocks.block_ir.program import Choice, Config, Kernel
+from looptrans.blocks.fitting.footprint import Footprint, Piece
+from looptrans.blocks.passes.described import DESCRIBED
 from looptrans.emit.arguments import BlockSize, Pointer, Size
 from looptrans.emit.identifiers import Scope
 from looptrans.emit.kernel import KernelText

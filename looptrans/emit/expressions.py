@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from looptrans.blocks.described import Described
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     BinaryOp,
     Call,
@@ -34,7 +33,8 @@ from looptrans.blocks.expr import (
     kind_of,
     walk,
 )
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.program import Kernel
+from looptrans.blocks.passes.described import Described
 from looptrans.emit.first_blocks import FirstBlock, Key
 from looptrans.emit.functions import ATOMIC, DIRECT, IDENTITY, JOINED, REDUCTIONS
 from looptrans.emit.mentions import Mentions

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from looptrans.blocks.expr import Call, Scalar, walk
-from looptrans.blocks.ops import exprs_of, ops_in
-from looptrans.blocks.program import BlockProgram, Filled
+from looptrans.blocks.block_ir.expr import Call, Scalar, walk
+from looptrans.blocks.block_ir.ops import exprs_of, ops_in
+from looptrans.blocks.block_ir.program import BlockProgram, Filled
 from looptrans.emit.configurations import Configurations
 from looptrans.emit.identifiers import AUTOGRAD_WORDS, LAUNCHER_WORDS, Scope
 from looptrans.emit.kernel import KernelText

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     Dim,
     Dot,
@@ -28,7 +28,16 @@ from looptrans.blocks.expr import (
     dims_of,
     walk,
 )
-from looptrans.blocks.ops import ElementLoop, Let, Op, RowBlock, Store, TileLoop, exprs_of, ops_in
+from looptrans.blocks.block_ir.ops import (
+    ElementLoop,
+    Let,
+    Op,
+    RowBlock,
+    Store,
+    TileLoop,
+    exprs_of,
+    ops_in,
+)
 
 Key = tuple[str, tuple[Expr, ...]]
 """An access: the array, and its subscripts."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Dim, Load, Position, walk
-from looptrans.blocks.ops import exprs_of, ops_in
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.expr import Dim, Load, Position, walk
+from looptrans.blocks.block_ir.ops import exprs_of, ops_in
+from looptrans.blocks.block_ir.program import Kernel
 from looptrans.emit.expressions import SIGN, SUM, Expressions
 from looptrans.ir.index import Int
 

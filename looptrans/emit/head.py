@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from looptrans.blocks.described import DESCRIBED
-from looptrans.blocks.expr import Call, Scalar, walk
-from looptrans.blocks.late import LATE
-from looptrans.blocks.ops import Store, exprs_of, ops_in
-from looptrans.blocks.program import ArrayArgument, Kernel
+from looptrans.blocks.block_ir.expr import Call, Scalar, walk
+from looptrans.blocks.block_ir.ops import Store, exprs_of, ops_in
+from looptrans.blocks.block_ir.program import ArrayArgument, Kernel
+from looptrans.blocks.passes.described import DESCRIBED
+from looptrans.blocks.passes.late import LATE
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.emit.layout import COLUMNS, INDENT, statement, words
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Program

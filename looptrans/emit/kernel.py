@@ -7,14 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from looptrans.blocks.described import (
-    DESCRIBED,
-    Described,
-    described_loads,
-    has_described,
-    is_fixed,
-)
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     Cast,
     Dim,
@@ -28,10 +21,7 @@ from looptrans.blocks.expr import (
     kind_of,
     walk,
 )
-from looptrans.blocks.flipped import flipped
-from looptrans.blocks.footprint import Footprint, footprints
-from looptrans.blocks.late import has_late, late_body
-from looptrans.blocks.ops import (
+from looptrans.blocks.block_ir.ops import (
     Branch,
     ElementLoop,
     Let,
@@ -42,8 +32,18 @@ from looptrans.blocks.ops import (
     exprs_of,
     ops_in,
 )
-from looptrans.blocks.overwritten import overwritten
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.program import Kernel
+from looptrans.blocks.fitting.footprint import Footprint, footprints
+from looptrans.blocks.passes.described import (
+    DESCRIBED,
+    Described,
+    described_loads,
+    has_described,
+    is_fixed,
+)
+from looptrans.blocks.passes.flipped import flipped
+from looptrans.blocks.passes.late import has_late, late_body
+from looptrans.blocks.passes.overwritten import overwritten
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,

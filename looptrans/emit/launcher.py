@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.ops import Store, ops_in
+from looptrans.blocks.block_ir.ops import Store, ops_in
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
 from looptrans.emit.head import array_text
@@ -13,7 +13,7 @@ from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, words
 from looptrans.emit.parameters import launcher_parameters
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Array, Parameter, Program
-from looptrans.transforms.accesses import listed
+from looptrans.transforms.editing.accesses import listed
 
 __all__ = ["Launcher", "launcher_parameters"]
 

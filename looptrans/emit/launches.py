@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Dim
-from looptrans.blocks.program import Filled
+from looptrans.blocks.block_ir.expr import Dim
+from looptrans.blocks.block_ir.program import Filled
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,

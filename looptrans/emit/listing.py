@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.rewriting.gathered import with_sums_gathered
 from looptrans.adjoint.rewriting.mirrored import with_mirrors_apart
-from looptrans.blocks.lower import lower
-from looptrans.blocks.ops import MOST_DIMS, has_products, most_dims, stored_blocks
-from looptrans.blocks.program import BlockProgram, NotLowered, Rounding
-from looptrans.blocks.reach import below, reached
-from looptrans.blocks.serial import OneRowEach
-from looptrans.blocks.whole_rows import (
+from looptrans.blocks.block_ir.ops import MOST_DIMS, has_products, most_dims, stored_blocks
+from looptrans.blocks.block_ir.program import BlockProgram, NotLowered, Rounding
+from looptrans.blocks.fitting.whole_rows import (
     multiplies_over_lanes,
     multiplies_whole_rows,
     repeats_products,
     stores_rows_of_products,
 )
-from looptrans.derivation.buffers import reused
+from looptrans.blocks.lower import lower
+from looptrans.blocks.scheduled.reach import below, reached
+from looptrans.blocks.scheduled.serial import OneRowEach
 from looptrans.derivation.derive import NESTS, Nests, derive
-from looptrans.derivation.digits import loops_of_digits
+from looptrans.derivation.joined.buffers import reused
+from looptrans.derivation.one_loop.digits import loops_of_digits
 from looptrans.derivation.step import Derivation, NotDone
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
@@ -29,7 +29,7 @@ from looptrans.emit.refusal import Races, Refused, Unseen
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.value import Read, Reduce, walk_value
 from looptrans.ir.walk import live_out, loops, nodes
-from looptrans.transforms.check import check_races
+from looptrans.transforms.judging.check import check_races
 from looptrans.version import __version__
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from looptrans.blocks.described import Described
-from looptrans.blocks.expr import Dim, Expr, Name, Position
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.expr import Dim, Expr, Name, Position
+from looptrans.blocks.block_ir.program import Kernel
+from looptrans.blocks.passes.described import Described
 from looptrans.emit.first_blocks import FirstBlock
 from looptrans.emit.identifiers import KERNEL_WORDS, Scope
 

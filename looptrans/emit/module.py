@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.described import without_described
-from looptrans.blocks.program import BlockProgram, Kernel
+from looptrans.blocks.block_ir.program import BlockProgram, Kernel
+from looptrans.blocks.passes.described import without_described
 from looptrans.emit.arguments import Argument
 from looptrans.emit.configurations import Configurations
 from looptrans.emit.facts import Facts, Style

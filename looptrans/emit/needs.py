@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Cast, walk
-from looptrans.blocks.ops import exprs_of, ops_in
-from looptrans.blocks.program import BlockProgram, Kernel
+from looptrans.blocks.block_ir.expr import Cast, walk
+from looptrans.blocks.block_ir.ops import exprs_of, ops_in
+from looptrans.blocks.block_ir.program import BlockProgram, Kernel
 
 
 @dataclass(frozen=True, slots=True)

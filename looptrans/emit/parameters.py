@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Binary, Scalar
-from looptrans.blocks.expr import walk as walk_expr
-from looptrans.blocks.ops import exprs_of, ops_in
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.expr import Binary, Scalar
+from looptrans.blocks.block_ir.expr import walk as walk_expr
+from looptrans.blocks.block_ir.ops import exprs_of, ops_in
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.emit.sizes import Solved, solved
 from looptrans.ir.condition import Every, Relation
 from looptrans.ir.index import Arith, Index, Opaque, Var, parameters, walk

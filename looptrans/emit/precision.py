@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from looptrans.blocks.expr import Cast, Dot, Expr, Load, Name, walk
-from looptrans.blocks.ops import Let, ops_in
-from looptrans.blocks.program import Kernel
+from looptrans.blocks.block_ir.expr import Cast, Dot, Expr, Load, Name, walk
+from looptrans.blocks.block_ir.ops import Let, ops_in
+from looptrans.blocks.block_ir.program import Kernel
 
 Way: TypeAlias = Literal["float32", "tf32", "widened", "pairs"]
 

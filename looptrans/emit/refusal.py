@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.blocks.program import NotCounted, NotLowered
+from looptrans.blocks.block_ir.program import NotCounted, NotLowered
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.named import unlabelled_in
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.source import Source, Span
 from looptrans.ir.walk import nodes
-from looptrans.transforms.advice import say_that_rows_are_apart
+from looptrans.transforms.steps.advice import say_that_rows_are_apart
 
 
 class NoKernel(Mistake):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from looptrans.blocks import footprint
+from looptrans.blocks.fitting import footprint
 
 INTERPRETED = """\
 # Whether kernels run in Triton's interpreter (TRITON_INTERPRET=1), which needs no GPU.

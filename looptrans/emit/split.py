@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from looptrans.blocks.expr import Binary, Dim, Expr, Load, Number, Position, Scalar
-from looptrans.blocks.expr import walk as walk_expr
-from looptrans.blocks.ops import exprs_of, has_products, ops_in
+from looptrans.blocks.block_ir.expr import Binary, Dim, Expr, Load, Number, Position, Scalar
+from looptrans.blocks.block_ir.expr import walk as walk_expr
+from looptrans.blocks.block_ir.ops import exprs_of, has_products, ops_in
+from looptrans.blocks.block_ir.program import BlockProgram, Kernel, NotLowered
 from looptrans.blocks.parts import InParts, lower_in_parts
-from looptrans.blocks.program import BlockProgram, Kernel, NotLowered
 from looptrans.derivation.derive import InTwoNests, derive_two_nests
 from looptrans.derivation.step import NotDone
 from looptrans.emit.checks import Checks
@@ -31,8 +31,8 @@ from looptrans.ir.affine import difference, extremum, multiplied, sides
 from looptrans.ir.index import Arith, Index, Int, Opaque, Param, children, rebuild, variables
 from looptrans.ir.program import Program
 from looptrans.ir.value import Range
-from looptrans.transforms.extents import extreme
-from looptrans.transforms.segments import rows_of, segments_of
+from looptrans.transforms.editing.extents import extreme
+from looptrans.transforms.rows.segments import rows_of, segments_of
 from looptrans.version import __version__
 
 # How many blocks of the loop a part has at least.

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from looptrans.blocks.footprint import Footprint
-from looptrans.blocks.program import ArrayArgument, Choice, Config, Kernel
+from looptrans.blocks.block_ir.program import ArrayArgument, Choice, Config, Kernel
+from looptrans.blocks.fitting.footprint import Footprint
 from looptrans.emit.arguments import (
     Argument,
     BlockSize,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
     Cast,
@@ -20,7 +20,7 @@ from looptrans.blocks.expr import (
     kind_of,
     walk,
 )
-from looptrans.blocks.ops import (
+from looptrans.blocks.block_ir.ops import (
     Branch,
     ElementLoop,
     Let,

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from looptrans.blocks.expr import Dim, Dot, Expr, Load, Name, Where, children, walk
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
-from looptrans.blocks.program import BlockProgram, Kernel
+from looptrans.blocks.block_ir.expr import Dim, Dot, Expr, Load, Name, Where, children, walk
+from looptrans.blocks.block_ir.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
+from looptrans.blocks.block_ir.program import BlockProgram, Kernel
 from looptrans.ir.condition import Condition, is_data_dependent
 from looptrans.ir.walk import placed
 from looptrans.runtime.bench_iterations import Values, iterations

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from looptrans.blocks.expr import Dim
+from looptrans.blocks.block_ir.expr import Dim
 from looptrans.ir.condition import (
     MIRRORED,
     Condition,

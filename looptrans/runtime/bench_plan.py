@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.emit.backward import Form, emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused

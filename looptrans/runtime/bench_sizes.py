@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from looptrans.blocks.expr import Role
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.expr import Role
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.executor.contracts import check_contracts
 from looptrans.executor.errors import ExecutionError, InputMismatch, NoInputsFound
 from looptrans.executor.inputs import Inputs, declared_shape

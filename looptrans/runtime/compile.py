@@ -196,7 +196,7 @@ def _derived(key: str, source: Source, function: str | None) -> Derived:
 def _emitted_backward(key: str, source: Source, function: str | None) -> Kept | NoGradient:
     from looptrans.adjoint.backward import backward
     from looptrans.adjoint.refusal import NotDifferentiated
-    from looptrans.blocks.program import NotLowered
+    from looptrans.blocks.block_ir.program import NotLowered
     from looptrans.emit.backward import emitted_backward
     from looptrans.frontend import parse
     from looptrans.ir.walk import live_out

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from looptrans.blocks.program import Config, Kernel
+from looptrans.blocks.block_ir.program import Config, Kernel
 from looptrans.emit import names, signature
 from looptrans.runtime.inspect_arguments import configured, job, known_sizes, made_to_fit, tried
 from looptrans.runtime.inspect_device import DEVICES, Device, Occupancy, occupancy

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.described import DESCRIBED
-from looptrans.blocks.footprint import MOST_TIMED, fitted, footprints, lacking
-from looptrans.blocks.program import ArrayArgument, Config, Kernel
+from looptrans.blocks.block_ir.program import ArrayArgument, Config, Kernel
+from looptrans.blocks.fitting.footprint import MOST_TIMED, fitted, footprints, lacking
+from looptrans.blocks.passes.described import DESCRIBED
 from looptrans.emit import signature
 from looptrans.emit.arguments import (
     Argument,

@@ -22,7 +22,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access
 from looptrans.ir.walk import accesses, nodes, touched
-from looptrans.transforms.naming import binders
+from looptrans.transforms.editing.naming import binders
 
 
 def with_loops_parted(program: Program) -> Program:

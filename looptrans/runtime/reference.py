@@ -13,7 +13,7 @@ import numpy as np
 
 from looptrans.algebra.free import freed
 from looptrans.analysis import api
-from looptrans.derivation.ordinary import in_parallel
+from looptrans.derivation.handed_on.ordinary import in_parallel
 from looptrans.derivation.step import NotDone
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
@@ -26,7 +26,7 @@ from looptrans.ir.walk import nodes
 from looptrans.runtime.parted import with_loops_parted
 from looptrans.runtime.summed import with_loops_summed
 from looptrans.runtime.terms_kept import with_terms_kept
-from looptrans.transforms.tree import loop_paths, statements_in
+from looptrans.transforms.editing.tree import loop_paths, statements_in
 
 Outputs = dict[str, np.ndarray[Any, Any]]
 

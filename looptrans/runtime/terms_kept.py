@@ -17,8 +17,8 @@ from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Binary, Create, Read, Value
 from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.naming import fresh_label, fresh_name
-from looptrans.transforms.tree import Position, loop_paths, node_at, replace_at
+from looptrans.transforms.editing.naming import fresh_label, fresh_name
+from looptrans.transforms.editing.tree import Position, loop_paths, node_at, replace_at
 
 MOST = 8
 """How many such sums are looked for."""

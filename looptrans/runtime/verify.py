@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import torch
 
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.emit.launcher import launcher_parameters
 from looptrans.emit.listing import emitted
 from looptrans.executor.errors import ExecutionError

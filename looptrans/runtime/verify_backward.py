@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from looptrans.blocks.program import NotLowered
+from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
 from looptrans.emit.launcher import launcher_parameters
 from looptrans.executor.inputs import prepare
@@ -33,7 +33,7 @@ from looptrans.runtime.verify_call import (
 from looptrans.runtime.verify_gradient_run import Context, GradientLauncher, GradientRun
 from looptrans.runtime.verify_inputs import KINDS, InputKind, inputs_for
 from looptrans.runtime.verify_sizes import SizeSet, said_of, size_sets
-from looptrans.transforms.advice import say_that_rows_are_apart
+from looptrans.transforms.steps.advice import say_that_rows_are_apart
 
 Values: TypeAlias = np.ndarray[Any, Any]
 Pass: TypeAlias = Literal["forward", "backward", "both"]

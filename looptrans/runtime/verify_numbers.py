@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle
 from typing import TypeAlias
 
-from looptrans.blocks.expr import Role
+from looptrans.blocks.block_ir.expr import Role
 
 Table: TypeAlias = Mapping[Role, tuple[int, ...]]
 Wanted: TypeAlias = Mapping[str, tuple[int, ...]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
-from looptrans.blocks.expr import Role
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.expr import Role
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.executor.equations import determined
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare

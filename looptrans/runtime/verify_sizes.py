@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.emit.parameters import divisors
 from looptrans.ir.program import Program
 from looptrans.runtime.verify_numbers import CROSSING, FEW, WHOLE, few, wanted

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
-from looptrans.blocks.expr import Dim, Expr, Load, Reduce, children, dims_of, walk
-from looptrans.blocks.ops import (
+from looptrans.blocks.block_ir.expr import Dim, Expr, Load, Reduce, children, dims_of, walk
+from looptrans.blocks.block_ir.ops import (
     Branch,
     ElementLoop,
     Op,
@@ -22,7 +22,7 @@ from looptrans.blocks.ops import (
     TileLoop,
     exprs_of,
 )
-from looptrans.blocks.program import BlockProgram, Kernel
+from looptrans.blocks.block_ir.program import BlockProgram, Kernel
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import Index, opaque_terms, parameters
 from looptrans.ir.program import Assign, If, Loop, Node, Program

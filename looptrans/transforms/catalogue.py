@@ -222,71 +222,71 @@ def function_of(name: str) -> Function:
     """
     match name:
         case "interchange":
-            from looptrans.transforms.interchange import interchange
+            from looptrans.transforms.steps.interchange import interchange
 
             return interchange
         case "permute":
-            from looptrans.transforms.permute import permute
+            from looptrans.transforms.steps.permute import permute
 
             return permute
         case "reverse":
-            from looptrans.transforms.reverse import reverse
+            from looptrans.transforms.steps.reverse import reverse
 
             return reverse
         case "skew":
-            from looptrans.transforms.skew import skew
+            from looptrans.transforms.steps.skew import skew
 
             return skew
         case "strip_mine":
-            from looptrans.transforms.strip_mine import strip_mine
+            from looptrans.transforms.steps.strip_mine import strip_mine
 
             return strip_mine
         case "tile":
-            from looptrans.transforms.tile import tile
+            from looptrans.transforms.steps.tile import tile
 
             return tile
         case "distribute":
-            from looptrans.transforms.distribute import distribute
+            from looptrans.transforms.steps.distribute import distribute
 
             return distribute
         case "fuse":
-            from looptrans.transforms.fuse import fuse
+            from looptrans.transforms.steps.fuse import fuse
 
             return fuse
         case "hoist":
-            from looptrans.transforms.hoist import hoist
+            from looptrans.transforms.steps.hoist import hoist
 
             return hoist
         case "privatize":
-            from looptrans.transforms.privatize import privatize
+            from looptrans.transforms.steps.privatize import privatize
 
             return privatize
         case "expand":
-            from looptrans.transforms.expand import expand
+            from looptrans.transforms.steps.expand import expand
 
             return expand
         case "promote":
-            from looptrans.transforms.promote import promote
+            from looptrans.transforms.steps.promote import promote
 
             return promote
         case "parallelize":
-            from looptrans.transforms.parallelize import parallelize
+            from looptrans.transforms.steps.parallelize import parallelize
 
             return parallelize
         case "split":
-            from looptrans.transforms.split import split
+            from looptrans.transforms.steps.split import split
 
             return split
         case "ordered_atomics":
-            from looptrans.transforms.ordered_atomics import ordered_atomics
+            from looptrans.transforms.steps.ordered_atomics import ordered_atomics
 
             return ordered_atomics
         case "phased_atomics":
-            from looptrans.transforms.phased_atomics import phased_atomics
+            from looptrans.transforms.steps.phased_atomics import phased_atomics
 
             return phased_atomics
         case "block_reduce":
-            from looptrans.transforms.block_reduce import block_reduce
+            from looptrans.transforms.steps.block_reduce import block_reduce
 
             return block_reduce
         case _:

@@ -30,8 +30,7 @@ from looptrans.transforms.catalogue import (
     entry_of,
     function_of,
 )
-from looptrans.transforms.mistakes import BadScript, UnknownTransformation, WrongArguments
-from looptrans.transforms.nest import (
+from looptrans.transforms.editing.nest import (
     AmbiguousLoop,
     BadNumber,
     NoSuchLoop,
@@ -39,6 +38,7 @@ from looptrans.transforms.nest import (
     find_loop,
     find_statement,
 )
+from looptrans.transforms.mistakes import BadScript, UnknownTransformation, WrongArguments
 
 SOURCE_NAME = "<transformations>"
 LONGEST_INTEGER = 18
@@ -165,7 +165,7 @@ def apply_all(program: Program, script: str | Sequence[str]) -> tuple[Step, ...]
     """
     calls = parse_script(script)
     # Every check runs in a forked process; what it needs is loaded once, before the first.
-    import_module("looptrans.analysis.equivalence")
+    import_module("looptrans.analysis.legality.equivalence")
     steps: list[Step] = []
     for call in calls:
         before = steps[-1].after if steps else program

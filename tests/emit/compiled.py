@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from looptrans import emit
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.ir.evaluate import Evaluator
 from tests.emit.programs import ALL
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from looptrans import emit
-from looptrans.blocks.program import BlockProgram
+from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.executor.philox import uniform
 from tests.emit.programs import ALL, renamed
 

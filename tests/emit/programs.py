@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from looptrans.blocks.expr import (
+from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
     Cast,
@@ -23,8 +23,15 @@ from looptrans.blocks.expr import (
     Unary,
     Where,
 )
-from looptrans.blocks.ops import Branch, ElementLoop, Let, Op, Store, TileLoop
-from looptrans.blocks.program import ArrayArgument, BlockProgram, Choice, Config, Filled, Kernel
+from looptrans.blocks.block_ir.ops import Branch, ElementLoop, Let, Op, Store, TileLoop
+from looptrans.blocks.block_ir.program import (
+    ArrayArgument,
+    BlockProgram,
+    Choice,
+    Config,
+    Filled,
+    Kernel,
+)
 from looptrans.frontend.parse import parse
 from looptrans.ir.index import Int, Param
 from looptrans.ir.program import Program

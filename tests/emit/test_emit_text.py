@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from looptrans import emit
-from looptrans.blocks.expr import Load, Number, Position, Scalar
-from looptrans.blocks.ops import Store, ops_in
+from looptrans.blocks.block_ir.expr import Load, Number, Position, Scalar
+from looptrans.blocks.block_ir.ops import Store, ops_in
 from looptrans.emit.layout import COLUMNS, statement
 from looptrans.emit.sizes import solved
 from looptrans.frontend.parse import parse

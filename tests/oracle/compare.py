@@ -16,11 +16,11 @@ from random import Random
 import numpy as np
 import pytest
 
-import looptrans.analysis.graph
-import looptrans.analysis.judge
-import looptrans.analysis.loops  # noqa: F401  # before the fork, not in each child
+import looptrans.analysis.cycles.graph
+import looptrans.analysis.cycles.judge
+import looptrans.analysis.cycles.loops  # noqa: F401  # before the fork, not in each child
 from looptrans.analysis.budget import within_budget
-from looptrans.analysis.dependences import Analysis, analyse, dependence_report
+from looptrans.analysis.dependence.dependences import Analysis, analyse, dependence_report
 from looptrans.frontend import parse
 from looptrans.ir.facts import Dependence, DependenceReport
 from looptrans.ir.program import Program

@@ -30,9 +30,9 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
 from looptrans.ir.walk import accesses, nodes, touched
-from looptrans.transforms.ends_asked import end_of, parts_of, start_of
-from looptrans.transforms.naming import binders, fresh_name
-from looptrans.transforms.substitute import rename_variable
+from looptrans.transforms.editing.naming import binders, fresh_name
+from looptrans.transforms.editing.substitute import rename_variable
+from looptrans.transforms.rows.ends_asked import end_of, parts_of, start_of
 
 # What is found is found among the first few; each takes about a second.
 MOST_TRIED: Final = 32

@@ -30,7 +30,7 @@ from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Read, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, placed
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access
 from looptrans.ir.walk import Placed, placed
-from looptrans.transforms.check import check_storage
-from looptrans.transforms.naming import fresh_name
-from looptrans.transforms.tree import Position
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import Position
+from looptrans.transforms.judging.check import check_storage
 
 
 def with_names_in_between(program: Program, name: str) -> Program | None:

@@ -33,11 +33,11 @@ from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed, touched
-from looptrans.transforms.check import check_storage
-from looptrans.transforms.expand import Dimension, dimension
-from looptrans.transforms.extents import extent, is_never_negative
-from looptrans.transforms.naming import fresh_label, fresh_name
-from looptrans.transforms.nest import LoopPath, RangeNotFound
+from looptrans.transforms.editing.extents import extent, is_never_negative
+from looptrans.transforms.editing.naming import fresh_label, fresh_name
+from looptrans.transforms.editing.nest import LoopPath, RangeNotFound
+from looptrans.transforms.judging.check import check_storage
+from looptrans.transforms.steps.expand import Dimension, dimension
 
 Position = tuple[int, ...]
 _Own = TypeVar("_Own", bound=Subscript)

@@ -18,8 +18,14 @@ from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Binary, Generator, Read, Reduce, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import touched
-from looptrans.transforms.accesses import listed
-from looptrans.transforms.tree import LoopPath, loop_paths, loops_around, node_at, replace_at
+from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.tree import (
+    LoopPath,
+    loop_paths,
+    loops_around,
+    node_at,
+    replace_at,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Call, Read, Reduce, Select, Value, walk_value
 from looptrans.ir.walk import nodes
-from looptrans.transforms.accesses import AccessSite, sites_of
+from looptrans.transforms.editing.accesses import AccessSite, sites_of
 
 
 def made_whole(program: Program, system: System, last: Mapping[str, str]) -> Iterator[str]:

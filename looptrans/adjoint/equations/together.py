@@ -24,8 +24,8 @@ from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Binary, Read, Real, Unary, Value, value_children
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, written
-from looptrans.transforms.accesses import AccessSite, sites_of
-from looptrans.transforms.tree import node_at, replace_at
+from looptrans.transforms.editing.accesses import AccessSite, sites_of
+from looptrans.transforms.editing.tree import node_at, replace_at
 
 Terms = tuple[tuple[int, Value], ...]
 

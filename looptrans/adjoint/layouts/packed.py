@@ -39,7 +39,7 @@ from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of, segments_of
+from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of, segments_of
 
 
 @dataclass(frozen=True, slots=True)

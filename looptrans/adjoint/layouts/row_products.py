@@ -28,7 +28,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import nodes
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 def with_products_as_sums(program: Program) -> Program:

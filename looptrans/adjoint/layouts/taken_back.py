@@ -33,7 +33,7 @@ from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.segments import Rows, Segments, is_over_all, rows_of
+from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of
 
 
 @dataclass(slots=True)

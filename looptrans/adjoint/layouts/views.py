@@ -12,7 +12,7 @@ from looptrans.ir.index import Index, plain
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, nodes, placed
-from looptrans.transforms.segments import Rows
+from looptrans.transforms.rows.segments import Rows
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from looptrans.ir.index import Arith, Index, Int, Var
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Generator, Range, Reduce, Value
-from looptrans.transforms.naming import fresh_name
-from looptrans.transforms.substitute import substitute_variable
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.substitute import substitute_variable
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Binary, Create, Range, Read, Select, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
-from looptrans.transforms.accesses import listed
+from looptrans.transforms.editing.accesses import listed
 
 # A cell as it is known: an array and its subscripts, where these are variables of loops that have
 # ended their ranges; or all of an array.

@@ -36,8 +36,8 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import AccessRelation, accesses, nodes
-from looptrans.transforms.accesses import listed
-from looptrans.transforms.naming import names_used
+from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.naming import names_used
 
 
 @dataclass(frozen=True, slots=True)

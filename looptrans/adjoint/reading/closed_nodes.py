@@ -43,7 +43,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 class NotClosed(Exception):

@@ -39,7 +39,7 @@ from looptrans.ir.value import (
     Real,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.tree import LoopPath, Position, loop_name, loop_paths, replace_at
+from looptrans.transforms.editing.tree import LoopPath, Position, loop_name, loop_paths, replace_at
 
 
 @dataclass(frozen=True, slots=True)

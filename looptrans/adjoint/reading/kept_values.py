@@ -22,7 +22,7 @@ from looptrans.algebra.recurrence import Recurrence
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Read, Real, walk_value
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Read, walk_value
 from looptrans.ir.walk import nodes, placed
-from looptrans.transforms.tree import LoopPath, Position
+from looptrans.transforms.editing.tree import LoopPath, Position
 
 
 @dataclass(frozen=True, slots=True)

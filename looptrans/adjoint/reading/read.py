@@ -12,7 +12,7 @@ from looptrans.adjoint.reading.closing import Closing, Exchange, closings
 from looptrans.adjoint.reading.reading import Position, Reading, Site, definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.ir.program import Program
-from looptrans.transforms.powers import with_powers_of_two
+from looptrans.transforms.moved.powers import with_powers_of_two
 
 
 def read(program: Program) -> tuple[Reading, tuple[Closing, ...]]:

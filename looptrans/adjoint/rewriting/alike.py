@@ -17,7 +17,7 @@ from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
 from looptrans.ir.value import Reduce, Value, data_of
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 @dataclass(frozen=True, slots=True)

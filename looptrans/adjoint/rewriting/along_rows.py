@@ -19,7 +19,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Access, Range, Read, Reduce, Value, Whole, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.accesses import listed
+from looptrans.transforms.editing.accesses import listed
 
 FEW = 16
 """A matrix product sums over at least as many."""

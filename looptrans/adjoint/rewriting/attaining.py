@@ -17,7 +17,7 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Call, Compare, Read, Select, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.accesses import listed
+from looptrans.transforms.editing.accesses import listed
 
 
 @dataclass(frozen=True, slots=True)

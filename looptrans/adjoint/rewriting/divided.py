@@ -35,8 +35,8 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, placed
-from looptrans.transforms.accesses import AccessSite, listed, sites_of
-from looptrans.transforms.tree import node_at, replace_at
+from looptrans.transforms.editing.accesses import AccessSite, listed, sites_of
+from looptrans.transforms.editing.tree import node_at, replace_at
 
 _Signed = tuple[int, Value]
 _Moved = dict[str, Index]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from looptrans.analysis.contract_forms import conjuncts
+from looptrans.analysis.opaque_terms.contract_forms import conjuncts
 from looptrans.ir.affine import is_same, simplified, total
 from looptrans.ir.condition import ALWAYS, MIRRORED, Comparison, Relation
 from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Loop, Program
-from looptrans.transforms.segments import segments_of
+from looptrans.transforms.rows.segments import segments_of
 
 
 def extent_of(program: Program, loop: Loop) -> Index | None:

@@ -49,8 +49,8 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, nodes, placed
-from looptrans.transforms.accesses import listed
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.naming import fresh_name
 
 BELOW_ALL: Final = -(2**31)
 """What is told instead of a place where nothing attains an extremum and -1 may be a place."""

@@ -26,9 +26,9 @@ from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, placed
-from looptrans.transforms.accesses import listed
-from looptrans.transforms.naming import fresh_name
-from looptrans.transforms.substitute import substitute_variable
+from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.substitute import substitute_variable
 
 MOST = 8
 """How many iterations are few."""

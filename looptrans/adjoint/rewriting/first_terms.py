@@ -26,8 +26,8 @@ from looptrans.ir.rewrite import replaced, value_changed
 from looptrans.ir.value import Access, Const, Range, Read, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import touched
-from looptrans.transforms.accesses import listed, sites_of
-from looptrans.transforms.tree import statements_in
+from looptrans.transforms.editing.accesses import listed, sites_of
+from looptrans.transforms.editing.tree import statements_in
 
 
 @dataclass(frozen=True, slots=True)

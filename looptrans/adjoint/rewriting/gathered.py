@@ -23,7 +23,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
 from looptrans.ir.walk import Placed, placed
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from looptrans.ir.rewrite import replaced, rewritten, with_accesses, with_reads
 from looptrans.ir.value import Access, Select, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.accesses import listed
-from looptrans.transforms.ends_asked import parts_of
+from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.rows.ends_asked import parts_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Read, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, touched
-from looptrans.transforms.accesses import listed, sites_of
-from looptrans.transforms.naming import fresh_label
-from looptrans.transforms.tree import statements_in
+from looptrans.transforms.editing.accesses import listed, sites_of
+from looptrans.transforms.editing.naming import fresh_label
+from looptrans.transforms.editing.tree import statements_in
 
 
 @dataclass(frozen=True, slots=True)

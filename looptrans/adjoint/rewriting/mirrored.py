@@ -23,7 +23,7 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Create, Read
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,7 @@ from looptrans.algebra.free import carrying_loops, freed
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import nodes
-from looptrans.transforms.guarded_starts import GuardedStarts, with_guarded_starts
-from looptrans.transforms.guards_inward import Asked, with_guards_inward
-from looptrans.transforms.outward import Outward, and_then, brought_outward, with_block_rows_outward
-from looptrans.transforms.tree import (
+from looptrans.transforms.editing.tree import (
     LoopPath,
     Position,
     loop_paths,
@@ -31,8 +28,16 @@ from looptrans.transforms.tree import (
     node_at,
     statements_in,
 )
-from looptrans.transforms.values_inward import Inward, with_values_inward
-from looptrans.transforms.whole_loops import are_blocks
+from looptrans.transforms.moved.guards_inward import Asked, with_guards_inward
+from looptrans.transforms.moved.outward import (
+    Outward,
+    and_then,
+    brought_outward,
+    with_block_rows_outward,
+)
+from looptrans.transforms.moved.values_inward import Inward, with_values_inward
+from looptrans.transforms.over_blocks.whole_loops import are_blocks
+from looptrans.transforms.rows.guarded_starts import GuardedStarts, with_guarded_starts
 
 
 @lru_cache(maxsize=16)

@@ -20,10 +20,10 @@ from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Create, Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.accesses import AccessSite, listed, require_no_index, sites_of
-from looptrans.transforms.errors import TransformError
-from looptrans.transforms.nest import fresh_name
-from looptrans.transforms.tree import Position, node_at, replace_at
+from looptrans.transforms.editing.accesses import AccessSite, listed, require_no_index, sites_of
+from looptrans.transforms.editing.errors import TransformError
+from looptrans.transforms.editing.nest import fresh_name
+from looptrans.transforms.editing.tree import Position, node_at, replace_at
 
 _Around = tuple[tuple[str, Range], ...]
 

@@ -37,9 +37,9 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, nodes, placed
-from looptrans.transforms.accesses import listed, sites_of
-from looptrans.transforms.naming import fresh_name
-from looptrans.transforms.tree import LoopPath, node_at
+from looptrans.transforms.editing.accesses import listed, sites_of
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import LoopPath, node_at
 
 _MANY = 2
 """How many loops tell cells apart of which there are many."""

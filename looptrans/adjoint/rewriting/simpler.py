@@ -41,18 +41,18 @@ from looptrans.adjoint.rewriting.written_alike import WrittenAlike, with_values_
 from looptrans.algebra.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.anew import MadeOnce, with_arrays_made_once
-from looptrans.transforms.guarded_ends import Ended, with_guarded_ends
-from looptrans.transforms.guarded_rows import GuardedRows, with_guarded_rows
-from looptrans.transforms.guarded_starts import GuardedStarts
-from looptrans.transforms.guards_inward import Asked
-from looptrans.transforms.idle_guards import Unasked, with_idle_guards_out
-from looptrans.transforms.known_iterations import Known, with_known_iterations
-from looptrans.transforms.one_cell import OneCell, with_single_cells_as_scalars
-from looptrans.transforms.outward import Outward
-from looptrans.transforms.shift import Shifted, with_rows_in_place
-from looptrans.transforms.values_inward import Inward
-from looptrans.transforms.whole_loops import WholeLoops, with_whole_loops
+from looptrans.transforms.moved.anew import MadeOnce, with_arrays_made_once
+from looptrans.transforms.moved.guards_inward import Asked
+from looptrans.transforms.moved.known_iterations import Known, with_known_iterations
+from looptrans.transforms.moved.one_cell import OneCell, with_single_cells_as_scalars
+from looptrans.transforms.moved.outward import Outward
+from looptrans.transforms.moved.values_inward import Inward
+from looptrans.transforms.over_blocks.whole_loops import WholeLoops, with_whole_loops
+from looptrans.transforms.rows.guarded_ends import Ended, with_guarded_ends
+from looptrans.transforms.rows.guarded_rows import GuardedRows, with_guarded_rows
+from looptrans.transforms.rows.guarded_starts import GuardedStarts
+from looptrans.transforms.rows.idle_guards import Unasked, with_idle_guards_out
+from looptrans.transforms.rows.shift import Shifted, with_rows_in_place
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
-from looptrans.transforms.accesses import sites_of
+from looptrans.transforms.editing.accesses import sites_of
 
 
 def without_unread(program: Program, names: Collection[str]) -> Program:

@@ -36,8 +36,8 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, nodes, placed
-from looptrans.transforms.accesses import listed, sites_of
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.accesses import listed, sites_of
+from looptrans.transforms.editing.naming import fresh_name
 
 _Signed: TypeAlias = tuple[int, Value]
 

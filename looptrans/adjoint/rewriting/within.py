@@ -18,8 +18,8 @@ from looptrans.ir.index import Index, Int, opaque_terms, variables
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.extents import extent_along
-from looptrans.transforms.tree import LoopPath, loop_paths, replace_at
+from looptrans.transforms.editing.extents import extent_along
+from looptrans.transforms.editing.tree import LoopPath, loop_paths, replace_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.naming import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 
 _Atom: TypeAlias = tuple[Hashable, frozenset[str]]
 

@@ -1,0 +1,7 @@
+"""What kernels are made of: values, operations, kernels.
+
+values                    expr, arithmetic, identities
+operations                ops
+kernels                   program
+to be read                text
+"""

@@ -1,0 +1,197 @@
+"""Whole rows written out: after this pass every value of a program is a number.
+
+q_i = Q[i]                     for e in parallel(0, E): q_i[e] = Q[i, e]
+S_ij = q_i @ k_j        ->     S_ij = sum(q_i[e] * k_j[e] for e in range(0, E))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from looptrans.blocks.block_ir.program import NotLowered
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import Index, Int, Param, Var
+from looptrans.ir.listing import value_text
+from looptrans.ir.monoids import Folding
+from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced, replaced_in_condition
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Create,
+    Generator,
+    Range,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    Whole,
+    rank_of,
+    walk_value,
+)
+from looptrans.ir.walk import accesses, nodes
+
+
+def scalar_form(program: Program) -> Program:
+    """Return a program that means the same and has no whole rows.
+
+    Raises:
+        NotLowered: It cannot be told how long a row is.
+    """
+    if not any(_has_rows(node) for node in nodes(program.body)):
+        return program
+    writer = _Writer(program)
+    body = writer.body(program.body)
+    arrays = tuple(
+        replace(array, shape=writer.shapes.get(array.name, array.shape)) for array in program.arrays
+    )
+    return replace(program, body=body, arrays=arrays)
+
+
+def _has_rows(node: Node) -> bool:
+    return isinstance(node, Assign | If) and any(each.access.rank for each in accesses(node))
+
+
+@dataclass(slots=True)
+class _Writer:
+    program: Program
+    shapes: dict[str, tuple[Index | None, ...]] = field(default_factory=dict)
+    names: dict[Index, str] = field(default_factory=dict)
+
+    def body(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(self._node(node) for node in body)
+
+    def _node(self, node: Node) -> Node:
+        match node:
+            case Assign():
+                return self._assign(node)
+            case If():
+                return replace(
+                    node,
+                    condition=replaced_in_condition(node.condition, self._number),
+                    body=self.body(node.body),
+                    orelse=self.body(node.orelse),
+                )
+            case Loop() | Atomic() | BlockReduce():
+                return replace(node, body=self.body(node.body))
+            case _:
+                return node
+
+    def _assign(self, node: Assign) -> Node:
+        for value in node.values:
+            if isinstance(value, Create):
+                made = f"{node.label} makes an array where it stands, {value_text(value)}"
+                raise NotLowered(f"{made}; kernels have those made before the nest", node.label)
+        values = tuple(replaced(value, self._number) for value in node.values)
+        ranks = {target.rank for target in node.targets}
+        if ranks == {0}:
+            return replace(node, values=values)
+        if ranks != {1}:
+            raise NotLowered(f"{node.label} sets rows of several dimensions at once", node.label)
+        extent = self._extent(node)
+        for target in node.targets:
+            self._shape(target, extent)
+        variable = self._variable(extent)
+        inner = replace(
+            node,
+            targets=tuple(_at(target, variable) for target in node.targets),
+            values=tuple(self._element(value, variable) for value in values),
+        )
+        return Loop(variable, Range(Int(0), extent), (inner,), "parallel")
+
+    def _shape(self, target: Access, extent: Index) -> None:
+        array = self.program.array(target.array)
+        shape = self.shapes.get(array.name, array.shape)
+        self.shapes[array.name] = tuple(
+            extent if isinstance(subscript, Whole) and known is None else known
+            for subscript, known in zip(target.subscripts, shape, strict=True)
+        )
+
+    def _extent(self, node: Assign) -> Index:
+        parts = [*node.values, *(Read(target) for target in node.targets)]
+        for value in parts:
+            for found in self._extents(value):
+                return found
+        raise NotLowered(f"{node.label}: it is not known how long the row is", node.label)
+
+    def _extents(self, value: Value) -> Iterator[Index]:
+        for part in walk_value(value):
+            if isinstance(part, Read):
+                array = self.program.array(part.access.array)
+                shape = self.shapes.get(array.name, array.shape)
+                for subscript, extent in zip(part.access.subscripts, shape, strict=True):
+                    if isinstance(subscript, Whole) and extent is not None:
+                        yield extent
+
+    def _variable(self, extent: Index) -> str:
+        """Return the variable for the rows of one length: the size's name in small letters."""
+        if extent not in self.names:
+            stem = extent.name.lower() if isinstance(extent, Param) else "e"
+            taken = {array.name for array in self.program.arrays}
+            taken |= {parameter.name for parameter in self.program.parameters}
+            taken |= {n.variable for n in nodes(self.program.body) if isinstance(n, Loop)}
+            taken |= set(self.names.values())
+            taken |= {
+                name
+                for node in nodes(self.program.body)
+                if isinstance(node, Assign)
+                for value in node.values
+                for part in walk_value(value)
+                if isinstance(part, Reduce)
+                for name in (g.variable for g in part.generators)
+            }
+            name, number = stem, 1
+            while name in taken:
+                number += 1
+                name = f"{stem}_{number}"
+            self.names[extent] = name
+        return self.names[extent]
+
+    def _number(self, value: Value) -> Value | None:
+        """Return what a reduction of rows is as a sum over their elements; None for the rest."""
+        match value:
+            case Binary("@", left, right):
+                return self._reduced("sum", Binary("*", left, right))
+            case Call("sum" | "max" | "min" as function, (row,)) if rank_of(row) == 1:
+                return self._reduced(function, row)
+            case _:
+                return None
+
+    def _reduced(self, function: Folding, row: Value) -> Value:
+        extent = next(self._extents(row), None)
+        if extent is None:
+            raise NotLowered("it is not known how long a row is")
+        variable = self._variable(extent)
+        body = self._element(replaced(row, self._number), variable)
+        generator = Generator(variable, Range(Int(0), extent), ALWAYS)
+        return Reduce(function, (generator,), body)
+
+    def _element(self, value: Value, variable: str) -> Value:
+        """Return one element of a row."""
+
+        def change(part: Value) -> Value | None:
+            if isinstance(part, Reduce):
+                return part
+            if isinstance(part, Read) and part.access.rank:
+                return Read(_at(part.access, variable))
+            if isinstance(part, Call) and part.function == "copy":
+                return self._element(part.arguments[0], variable)
+            if isinstance(part, Select):
+                return Select(
+                    part.condition,
+                    self._element(part.chosen, variable),
+                    self._element(part.otherwise, variable),
+                )
+            return None
+
+        return replaced(value, change)
+
+
+def _at(access: Access, variable: str) -> Access:
+    """Return the access with its one whole dimension at a variable."""
+    return Access(
+        access.array,
+        tuple(Var(variable) if isinstance(s, Whole) else s for s in access.subscripts),
+    )

@@ -1,0 +1,153 @@
+"""Which loops that stand one after the other are worth making one.
+
+for i: for j: m[i] = max(…)         both hold passes over j that touch the same cells:
+for i: for j: l[i] = l[i] + …       join i, and then the passes
+
+for i: for j: dQ[i] = dQ[i] + …     one goes over i and gathers over j, the other the other
+for j: for i: dK[j] = dK[j] + …     way around: they have nothing to share
+
+for i: for d: delta[i] = …          one is free, the other gathers what all its iterations add:
+for i: for j: total = total + …     as one loop neither would be free
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from looptrans.algebra.cells import are_apart, mentions
+from looptrans.ir.index import Var, variables
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import Access, Read, Reduce, walk_value
+from looptrans.ir.walk import Placed, accesses, nodes, placed
+from looptrans.transforms.editing.substitute import rename_variable
+from looptrans.transforms.editing.tree import statements_in
+
+
+def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
+    """Tell whether two loops over the same range that hold loops should be one.
+
+    They should where they hold loops over one range that touch common cells, or where what the
+    first leaves in memory is read by the second alone. Loops that hold nothing but a loop are
+    judged by those; where one of these holds loops and the other none, they stay apart.
+
+    Args:
+        program: The program they are in.
+        first: The loop that comes first.
+        second: The one directly after it, with the same range.
+    """
+    if second.variable != first.variable:
+        if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
+            return False
+        second = rename_variable(second, second.variable, first.variable)
+    if not _alike(first, second):
+        return False
+    one, other = _inner(first), _inner(second)
+    if len(first.body) == len(second.body) == len(one) == len(other) == 1:
+        deeper = [bool(_inner(loop)) for loop in (one[0], other[0])]
+        if one[0].range == other[0].range and any(deeper):
+            return all(deeper) and worth_joining(program, one[0], other[0])
+    elif not one or not other:
+        return False
+    if any(_share(program, a, b) for a in one for b in other if a.range == b.range):
+        return True
+    return _hands_over(program, first, second)
+
+
+def _alike(first: Loop, second: Loop) -> bool:
+    """Tell whether both loops gather something, or neither."""
+    return bool(_gathered(first)) == bool(_gathered(second))
+
+
+def _gathered(loop: Loop) -> set[str]:
+    """Return what every iteration of a loop adds to, and none sets."""
+    added: set[str] = set()
+    others: set[str] = set()
+    for node in nodes(loop.body):
+        if isinstance(node, Assign):
+            for target, value in zip(node.targets, node.values, strict=False):
+                own = any(isinstance(p, Read) and p.access == target for p in walk_value(value))
+                same = not mentions(target, loop.variable)
+                (added if own and same else others).add(target.array)
+    return added - others
+
+
+def _inner(loop: Loop) -> list[Loop]:
+    return [node for node in loop.body if isinstance(node, Loop)]
+
+
+def _share(program: Program, first: Loop, second: Loop) -> bool:
+    """Tell whether iterations of one number touch a common cell, to the good of one loop.
+
+    Where both work out sums, and neither sets what the other touches, it is of a row they read: a
+    mask, or a bias, that scores have in common which are sums of other rows is little.
+    """
+    if second.variable != first.variable:
+        if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
+            return False
+        second = rename_variable(second, second.variable, first.variable)
+    here = {a for a in _touched((first,)) if mentions(a, first.variable)}
+    both = {a for a in _touched((second,)) if a in here}
+    set_here = set(_touched((first,), writes=True))
+    waits = both & {*set_here, *_touched((second,), writes=True)}
+    if not waits and any(_sums(first)) and any(_sums(second)):
+        inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
+        inside |= {g.variable for each in _sums(first) for g in each.generators}
+        both = {a for a in both if any(inside & set(variables(index)) for index in a.indices)}
+    if _alike(first, second):
+        nested = bool(_inner(first)) and bool(_inner(second))
+        # What one sets waits in memory for the other unless they are made one.
+        return bool(both) and not (waits and nested and not worth_joining(program, first, second))
+    return bool(both) and not waits and bool(set_here & set(_touched((second,))))
+
+
+def _sums(loop: Loop) -> Iterator[Reduce]:
+    """Yield the sums that statements in a loop work out."""
+    for node in nodes(loop.body):
+        if isinstance(node, Assign):
+            for value in node.values:
+                yield from (p for p in walk_value(value) if isinstance(p, Reduce))
+
+
+def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
+    """Tell whether the second reads rows that the first writes, and nothing else does.
+
+    A matrix for each iteration is no row: what it is made by, and used by, runs in parallel apart.
+    What reads the number of its own row, as `L[i] = m[i] + log(l[i])`, is nothing else.
+    """
+    inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
+    cells = set(_touched((first,), writes=True))
+    written = {cell.array for cell in cells}
+    for cell in cells:
+        if sum(bool(inside & set(variables(index))) for index in cell.indices) > 1:
+            written.discard(cell.array)
+    touched = tuple(_touched((second,)))
+    handed = written & {
+        c.array for c in cells for a in touched if a.array == c.array and not are_apart(c, a)
+    }
+    known = set(statements_in((first, second)))
+    others = [
+        place.node
+        for place in placed(program)
+        if isinstance(place.node, Assign)
+        and place.node.label not in known
+        and not _goes_over(place, handed)
+    ]
+    return bool(handed) and not handed & {a.array for a in _touched(tuple(others))}
+
+
+def _goes_over(place: Placed, arrays: set[str]) -> bool:
+    """Tell whether all rows of a statement look at cells of their own: they may be joined too."""
+    own = tuple(Var(loop.variable) for loop in place.loops)
+    return all(
+        access.indices == own[: len(access.indices)]
+        for access in _touched((place.node,))
+        if access.array in arrays
+    )
+
+
+def _touched(body: tuple[Node, ...], *, writes: bool = False) -> Iterator[Access]:
+    for node in nodes(body):
+        if isinstance(node, Assign | If):
+            for relation in accesses(node):
+                if relation.is_write or not writes:
+                    yield relation.access

@@ -1,0 +1,7 @@
+"""A loop written anew: its recurrence, in blocks, in parts, from the empty prefix on.
+
+read and written          bodies, reading, writing, loop, joining
+the empty prefix          guard, guards
+another state             state
+blocks and parts          blocks, digits, parts, two_nests
+"""

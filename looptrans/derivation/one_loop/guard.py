@@ -1,0 +1,95 @@
+"""The guard of the empty prefix, as a step; and updates whose choices are made extrema."""
+
+from __future__ import annotations
+
+from looptrans.algebra.recurrence import Recurrence
+from looptrans.derivation.one_loop.bodies import position_of
+from looptrans.derivation.one_loop.guards import (
+    conditions,
+    guard_laws,
+    names_in_guard,
+    next_values,
+    unguarded,
+)
+from looptrans.derivation.one_loop.loop import loop_read, operator_for, with_step
+from looptrans.derivation.step import DerivationStep, NotNeeded
+from looptrans.ir.program import Assign, If, Program
+from looptrans.ir.value import Select, arrays_tested, walk_value
+from looptrans.ir.walk import nodes
+from looptrans.transforms.editing.accesses import listed
+
+
+def guard(program: Program, loop: str) -> DerivationStep:
+    """Let the state of a loop be as it is while nothing but -inf has been seen.
+
+    Args:
+        program: The program.
+        loop: The loop.
+
+    Raises:
+        NotNeeded: Nothing needs a guard.
+        NotDone: It could not be shown that nothing is lost by it.
+    """
+    step, already = unguarded(loop_read(program, loop))
+    if already:
+        raise NotNeeded("the empty prefix is guarded already")
+    found = operator_for(program, loop, step)
+    guards = conditions(next_values(step), step, found.operator)
+    if not guards:
+        raise NotNeeded("every update is a number from the first iteration on")
+    laws = guard_laws(step, found.operator, guards)
+    after, again = with_step(program, loop, step, guards)
+    tested = names_in_guard(step, guards)
+    return DerivationStep(
+        f"guard the empty prefix: nothing moves before {listed(tested)} does",
+        "guard",
+        (loop,),
+        program,
+        after,
+        (),
+        (*laws, again),
+        found,
+    )
+
+
+def without_choices(program: Program, loop: str) -> DerivationStep:
+    """Let the state of a loop be worked out by maxima where it is chosen by what it is.
+
+        l = l * exp(m - s) if m < s else l            m_ij = max(m, s)
+        m = s if m < s else m                  ->     l = l * exp(m - m_ij) + exp(s - m_ij)
+        l = l + exp(s - m)                            m = m_ij
+
+    Blocks are appended to a state by what it is multiplied with, which does not hang on the
+    iteration then.
+
+    Args:
+        program: The program.
+        loop: The loop.
+
+    Raises:
+        NotNeeded: Nothing is chosen so, or choices stay.
+        NotDone: It could not be shown that the loop does the same.
+    """
+    step = loop_read(program, loop)
+    if not _chooses(program, loop, step):
+        raise NotNeeded("no update is chosen by the state")
+    if any(isinstance(p, Select) for s in step.states for p in walk_value(s.update)):
+        raise NotNeeded("the updates are choices as they are read, too")
+    after, again = with_step(program, loop, step, {})
+    chosen = listed([s.access.array for s in step.states])
+    name = f"work {chosen} out by maxima and minima, not by choices"
+    return DerivationStep(name, "choices", (loop,), program, after, (), (again,))
+
+
+def _chooses(program: Program, loop: str, step: Recurrence) -> bool:
+    """Tell whether a loop asks for the state that it carries."""
+    _, node = position_of(program, loop)
+    carried = {state.access.array for state in step.states}
+    for each in nodes(node.body):
+        if isinstance(each, If) and carried & arrays_tested(each.condition):
+            return True
+        for value in each.values if isinstance(each, Assign) else ():
+            for part in walk_value(value):
+                if isinstance(part, Select) and carried & arrays_tested(part.condition):
+                    return True
+    return False
