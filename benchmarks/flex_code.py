@@ -29,13 +29,13 @@ from looptrans.blocks.block_ir.program import Kernel
 from looptrans.emit import Pointer, signature
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.frontend import load
-from looptrans.runtime.inspect import backward_module
-from looptrans.runtime.inspect_arguments import job
-from looptrans.runtime.inspect_code import Work
-from looptrans.runtime.inspect_compile import measure
-from looptrans.runtime.inspect_device import DEVICES
-from looptrans.runtime.inspect_job import Measurement
-from looptrans.runtime.load import load_module
+from looptrans.runtime.inspecting.arguments import job
+from looptrans.runtime.inspecting.code import Work
+from looptrans.runtime.inspecting.compile import measure
+from looptrans.runtime.inspecting.device import DEVICES
+from looptrans.runtime.inspecting.inspect import backward_module
+from looptrans.runtime.inspecting.job import Measurement
+from looptrans.runtime.running.load import load_module
 
 ROOT = Path(__file__).parent.parent
 TARGET = DEVICES["cuda:90"]

@@ -18,8 +18,8 @@ from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.frontend import load
-from looptrans.runtime.inspect import Module, backward_module, forward_module, inspect
-from looptrans.runtime.inspect_job import Refusal
+from looptrans.runtime.inspecting.inspect import Module, backward_module, forward_module, inspect
+from looptrans.runtime.inspecting.job import Refusal
 
 SPECS = Path(__file__).parent.parent / "specs"
 

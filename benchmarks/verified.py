@@ -30,13 +30,13 @@ from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.frontend import load
-from looptrans.runtime.bench_machine import NoGpu, gpu, versions
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.reference import reference_of
-from looptrans.runtime.verification import Report
-from looptrans.runtime.verify import DTYPES, launcher_of, verify_launcher
-from looptrans.runtime.verify_backward import gradient_launcher, verify_gradients
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.benching.machine import NoGpu, gpu, versions
+from looptrans.runtime.executed.reference import reference_of
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.verifying.backward import gradient_launcher, verify_gradients
+from looptrans.runtime.verifying.sizes import SizeSet, size_sets
+from looptrans.runtime.verifying.verification import Report
+from looptrans.runtime.verifying.verify import DTYPES, launcher_of, verify_launcher
 
 SPECS = Path(__file__).parent.parent / "specs"
 KINDS = ("crossing", "whole")

@@ -8,11 +8,11 @@ from functools import cache
 
 import mpmath
 
-from looptrans.algebra.assembly import recurrence
-from looptrans.algebra.finding import Finding, find_operator
-from looptrans.algebra.numbers import Number, evaluate
-from looptrans.algebra.operator import Operator
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.operators.finding import Finding, find_operator
+from looptrans.algebra.operators.operator import Operator
+from looptrans.algebra.positional.numbers import Number, evaluate
 from looptrans.ir.index import Var
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.rewrite import replaced

@@ -7,7 +7,7 @@ a nest computes is then the set of its statements, each with the loops around it
 
 from __future__ import annotations
 
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import Data
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text

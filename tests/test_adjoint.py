@@ -270,7 +270,7 @@ from looptrans.adjoint.backward import backward
 from looptrans.emit.listing import emitted
 from looptrans.executor import execute, prepare
 from looptrans.frontend import load
-from looptrans.runtime.load import load_module
+from looptrans.runtime.running.load import load_module
 listing = load(sys.argv[1])
 found = backward(listing)
 made = emitted(found.program)

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.certificate import (
     OperatorCertificate,
     certificate_of,
@@ -21,8 +20,9 @@ from looptrans.algebra.certificate import (
     recheck,
     saved,
 )
-from looptrans.algebra.finding import find_operator
-from looptrans.algebra.trees import Malformed, tree_of, value_from
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.operators.finding import find_operator
+from looptrans.algebra.positional.trees import Malformed, tree_of, value_from
 from looptrans.ir.program import Program
 from tests.algebra import AFFINE, SPLITTABLE, SUM, value
 from tests.analysis import spec

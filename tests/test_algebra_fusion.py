@@ -8,11 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from looptrans.algebra.assembly import recurrence
-from looptrans.algebra.finding import find_operator
-from looptrans.algebra.fusion import fuse
-from looptrans.algebra.numbers import evaluate
-from looptrans.algebra.separable import Fusion
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.operators.finding import find_operator
+from looptrans.algebra.other_states.fusion import fuse
+from looptrans.algebra.other_states.separable import Fusion
+from looptrans.algebra.positional.numbers import evaluate
 from looptrans.executor.run import execute
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Program
@@ -50,8 +50,8 @@ def test_the_naive_listing_becomes_the_corrected_recurrence() -> None:
     assert made.decision == "fused" and made.recurrence is not None
     corrected = recurrence(spec("flash_forward"), "j")
     assert [access_text(s.access) for s in made.recurrence.states] == ["m[i]", "l[i]", "O[i, d]"]
-    from looptrans.algebra.normal import Assumptions, equality
-    from looptrans.algebra.numbers import Domain
+    from looptrans.algebra.normal_forms.normal import Assumptions, equality
+    from looptrans.algebra.positional.numbers import Domain
 
     positive = Assumptions(Domain(positive=frozenset({"s2"})))
     for mine, theirs in zip(made.recurrence.states, corrected.states, strict=True):

@@ -9,11 +9,11 @@ from functools import cache
 import mpmath
 import pytest
 
-from looptrans.algebra.laws import Law, completed, laws
-from looptrans.algebra.numbers import NoNumber, evaluate
-from looptrans.algebra.operator import Operator
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import put
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.operators.laws import Law, completed, laws
+from looptrans.algebra.operators.operator import Operator
+from looptrans.algebra.positional.numbers import NoNumber, evaluate
+from looptrans.algebra.positional.values import put
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Unary, Value, walk_value

@@ -10,12 +10,12 @@ import pytest
 import sympy
 from sympy.polys.rings import sring
 
-from looptrans.algebra.multiplied import expanded, multiplied_out
-from looptrans.algebra.normal import Assumptions, equality
-from looptrans.algebra.numbers import Domain, NoNumber, differ, evaluate
-from looptrans.algebra.readable import value_of
-from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import names_of
+from looptrans.algebra.normal_forms.multiplied import expanded, multiplied_out
+from looptrans.algebra.normal_forms.normal import Assumptions, equality
+from looptrans.algebra.normal_forms.readable import value_of
+from looptrans.algebra.normal_forms.terms import Terms
+from looptrans.algebra.positional.numbers import Domain, NoNumber, differ, evaluate
+from looptrans.algebra.positional.values import names_of
 from looptrans.ir.listing import value_text
 from tests.algebra import value
 

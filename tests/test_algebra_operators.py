@@ -9,12 +9,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from looptrans.algebra.assembly import recurrence
-from looptrans.algebra.change_of_state import freed_of_division
-from looptrans.algebra.closed import closed_form
-from looptrans.algebra.finding import find_operator
-from looptrans.algebra.laws import laws, starts_empty
-from looptrans.algebra.numbers import evaluate
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.operators.closed import closed_form
+from looptrans.algebra.operators.finding import find_operator
+from looptrans.algebra.operators.laws import laws, starts_empty
+from looptrans.algebra.other_states.change_of_state import freed_of_division
+from looptrans.algebra.positional.numbers import evaluate
 from looptrans.executor.run import execute
 from looptrans.ir.listing import value_text
 from looptrans.ir.program import Program

@@ -7,10 +7,10 @@ import random
 import mpmath
 import pytest
 
-from looptrans.algebra.assembly import recurrence
-from looptrans.algebra.edges import NoRecurrence
-from looptrans.algebra.finding import find_operator
-from looptrans.algebra.numbers import NoNumber, Number, evaluate
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.iterations.edges import NoRecurrence
+from looptrans.algebra.operators.finding import find_operator
+from looptrans.algebra.positional.numbers import NoNumber, Number, evaluate
 from looptrans.ir.listing import value_text
 from tests.algebra import folded, joined, loop
 

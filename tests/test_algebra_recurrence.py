@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.algebra.assembly import recurrence
-from looptrans.algebra.edges import NoRecurrence
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.iterations.edges import NoRecurrence
+from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.ir.listing import access_text, condition_text, value_text
 from tests.algebra import ARGMAX, loop
 from tests.analysis import program, spec

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from looptrans.algebra.append import Append, append, appends
-from looptrans.algebra.appended import AppendedState
+from looptrans.algebra.appending.append import Append, append, appends
+from looptrans.algebra.appending.appended import AppendedState
 from looptrans.derivation.derive import derive
 from looptrans.ir.condition import Condition, Data, Every, Not
 from looptrans.ir.listing import access_text

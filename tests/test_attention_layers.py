@@ -16,7 +16,7 @@ from looptrans.emit.listing import lowered
 from looptrans.frontend import parse
 from looptrans.ir.listing import listing
 from looptrans.ir.source import Source
-from looptrans.runtime.verify import verify
+from looptrans.runtime.verifying.verify import verify
 
 LAYER = """
 def layer(X: Float[Array, "B T C"], Wq: Float[Array, "H E C"], Wk: Float[Array, "H E C"],

@@ -14,9 +14,9 @@ import looptrans
 from looptrans.emit.backward import FORMS, emitted_with_backward
 from looptrans.frontend import load
 from looptrans.runtime import compile as compiling
-from looptrans.runtime.device import prepare_device
 from looptrans.runtime.gradients import Differentiable
-from looptrans.runtime.load import load_module
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.running.load import load_module
 from tests.analysis import program
 
 if TYPE_CHECKING:

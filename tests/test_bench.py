@@ -24,14 +24,17 @@ from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Extremum, Index, Int, Opaque, Param, Var
 from looptrans.reports.bench import bench_json, bench_text
 from looptrans.reports.bench_svg import bench_svg
-from looptrans.runtime import bench, bench_machine, bench_others, bench_plan
-from looptrans.runtime.bench_iterations import iterations
-from looptrans.runtime.bench_recipe import Change, Mask, Recipe, viewed
-from looptrans.runtime.bench_results import NO_MEMORY, Alike, Bench, Case, Product, Row
-from looptrans.runtime.bench_search import dense, recipe_in, recipe_of, trials
-from looptrans.runtime.bench_sizes import integers_of, usual_sets
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.reference import reference_of
+from looptrans.runtime.benching import bench
+from looptrans.runtime.benching import machine as bench_machine
+from looptrans.runtime.benching import others as bench_others
+from looptrans.runtime.benching import plan as bench_plan
+from looptrans.runtime.benching.iterations import iterations
+from looptrans.runtime.benching.recipe import Change, Mask, Recipe, viewed
+from looptrans.runtime.benching.results import NO_MEMORY, Alike, Bench, Case, Product, Row
+from looptrans.runtime.benching.search import dense, recipe_in, recipe_of, trials
+from looptrans.runtime.benching.sizes import integers_of, usual_sets
+from looptrans.runtime.executed.reference import reference_of
+from looptrans.runtime.running.device import prepare_device
 from tests.analysis import program, spec
 
 prepare_device()  # parts of torch import triton too, and then it would not interpret

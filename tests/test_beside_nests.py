@@ -23,7 +23,7 @@ from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.emit.refusal import Refused
 from looptrans.ir.listing import listing
-from looptrans.runtime.verify import verify
+from looptrans.runtime.verifying.verify import verify
 from tests.analysis import program
 
 # What keys have gathered stands in the loops of the heads, before the rows.

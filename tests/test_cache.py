@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from looptrans.runtime import cache
-from looptrans.runtime.cache import cache_folder, cache_key, keep, read_kept
+from looptrans.runtime.running import cache
+from looptrans.runtime.running.cache import cache_folder, cache_key, keep, read_kept
 
 Patch = pytest.MonkeyPatch
 
@@ -62,7 +62,7 @@ def test_no_part_and_no_change_of_a_file_is_believed() -> None:
 def test_a_writer_killed_before_the_end(folder: Path) -> None:
     killed = python(
         "import os, signal\n"
-        "from looptrans.runtime import cache\n"
+        "from looptrans.runtime.running import cache\n"
         "os.replace = lambda *names: os.kill(os.getpid(), signal.SIGTERM)\n"
         f"cache.keep({KEY!r}, {NAME!r}, {TEXT!r})\n"
     )
@@ -82,7 +82,7 @@ def test_a_writer_killed_before_the_end(folder: Path) -> None:
 
 def test_processes_that_write_and_read_at_once(folder: Path) -> None:
     code = (
-        "from looptrans.runtime.cache import keep, read_kept\n"
+        "from looptrans.runtime.running.cache import keep, read_kept\n"
         f"name, text = {NAME!r}, {TEXT!r} * 2000\n"
         f"keep({KEY!r}, name, text)\n"
         "for _ in range(100):\n"
@@ -135,10 +135,13 @@ def test_a_key_for_every_listing_function_and_version(monkeypatch: Patch) -> Non
 def test_a_changed_source_of_looptrans_gives_other_keys(tmp_path: Path) -> None:
     """A copy of the package: its keys change with any of its files, and with those alone."""
     package = tmp_path / "looptrans"
-    for name in ("__init__.py", "version.py", "runtime/__init__.py", "runtime/cache.py"):
-        (package / name).parent.mkdir(exist_ok=True)
+    for name in ("__init__.py", "version.py", "runtime/__init__.py", "runtime/running/cache.py"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_bytes((ROOT / "looptrans" / name).read_bytes())
-    code = "from looptrans.runtime.cache import cache_key; print(cache_key('text', None, 't.py'))"
+    code = (
+        "from looptrans.runtime.running.cache import cache_key\n"
+        "print(cache_key('text', None, 't.py'))"
+    )
 
     def key() -> str:
         command = [sys.executable, "-c", code]

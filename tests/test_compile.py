@@ -23,7 +23,7 @@ from looptrans.emit.listing import emitted
 from looptrans.frontend import parse
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.source import Source
-from looptrans.runtime.device import NoDevice, prepare_device
+from looptrans.runtime.running.device import NoDevice, prepare_device
 
 if TYPE_CHECKING:
     import torch

@@ -14,8 +14,8 @@ from looptrans.cli.main import main
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.frontend import load
-from looptrans.runtime.inspect import Inspected, backward_module, inspect
-from looptrans.runtime.inspect_job import Measurement
+from looptrans.runtime.inspecting.inspect import Inspected, backward_module, inspect
+from looptrans.runtime.inspecting.job import Measurement
 from looptrans.variants import Options, compose
 from tests.analysis import program
 

@@ -27,11 +27,11 @@ from looptrans.blocks.fitting.footprint import (
 from looptrans.blocks.passes.late import LATE, late_body
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.inspect import inspect
-from looptrans.runtime.inspect_device import DEVICES
-from looptrans.runtime.inspect_job import Measurement
-from looptrans.runtime.load import load_module
+from looptrans.runtime.inspecting.device import DEVICES
+from looptrans.runtime.inspecting.inspect import inspect
+from looptrans.runtime.inspecting.job import Measurement
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.running.load import load_module
 from tests.analysis import program, spec
 
 prepare_device()

@@ -22,12 +22,12 @@ from looptrans.blocks.passes.described import (
 )
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.inspect import backward_module, inspect
-from looptrans.runtime.inspect_arguments import tried
-from looptrans.runtime.inspect_device import DEVICES
-from looptrans.runtime.inspect_job import Measurement
-from looptrans.runtime.load import load_module
+from looptrans.runtime.inspecting.arguments import tried
+from looptrans.runtime.inspecting.device import DEVICES
+from looptrans.runtime.inspecting.inspect import backward_module, inspect
+from looptrans.runtime.inspecting.job import Measurement
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.running.load import load_module
 from tests.analysis import program, spec
 
 prepare_device()

@@ -18,7 +18,7 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 import looptrans  # noqa: E402
-from looptrans.algebra.normal import equality  # noqa: E402
+from looptrans.algebra.normal_forms.normal import equality  # noqa: E402
 from looptrans.derivation.derive import derive  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.emit.runtime_text import FUNCTIONS  # noqa: E402
@@ -27,7 +27,7 @@ from looptrans.executor.philox import uniform  # noqa: E402
 from looptrans.ir.condition import Data  # noqa: E402
 from looptrans.ir.listing import listing as show  # noqa: E402
 from looptrans.ir.value import Binary, Compare, Const, Real, Select, Value  # noqa: E402
-from looptrans.runtime.load import load_module  # noqa: E402
+from looptrans.runtime.running.load import load_module  # noqa: E402
 from tests.analysis import program, spec  # noqa: E402
 
 SHELF = Path(__file__).resolve().parent.parent / "generated"

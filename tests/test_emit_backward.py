@@ -88,7 +88,7 @@ import re, sys
 import triton
 from triton.compiler import ASTSource
 from pathlib import Path
-from looptrans.runtime.load import load_module
+from looptrans.runtime.running.load import load_module
 path = Path(sys.argv[1])
 module = load_module("emitted", path.read_text(), path)
 (kernel,) = (v for k, v in vars(module).items() if k == sys.argv[2])

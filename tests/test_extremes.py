@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from looptrans.algebra.append import appends
+from looptrans.algebra.appending.append import appends
 from looptrans.blocks.block_ir.ops import ElementLoop, ops_in
 from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.saved import recheck, saved
@@ -21,15 +21,15 @@ from looptrans.emit.parameters import launcher_parameters
 from looptrans.emit.refusal import Refused
 from looptrans.executor import execute
 from looptrans.reports.verify import verification_text
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.load import load_module
-from looptrans.runtime.verify import verify
-from looptrans.runtime.verify_backward import (
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.running.load import load_module
+from looptrans.runtime.verifying.backward import (
     gradient_launcher,
     verify_backward,
     verify_gradients,
 )
-from looptrans.runtime.verify_sizes import SizeSet
+from looptrans.runtime.verifying.sizes import SizeSet
+from looptrans.runtime.verifying.verify import verify
 from tests.analysis import program
 
 prepare_device()  # parts of torch import triton too, and then it would not interpret

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from looptrans.runtime.device import prepare_device
+from looptrans.runtime.running.device import prepare_device
 
 pytest.importorskip("torch")
 prepare_device("cpu")

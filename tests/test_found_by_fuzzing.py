@@ -23,8 +23,8 @@ from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.reports.verify import verification_text
-from looptrans.runtime.verify import verify
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.verifying.backward import verify_backward
+from looptrans.runtime.verifying.verify import verify
 from tests.analysis import program
 from tests.test_adjoint_listings import check
 

@@ -16,9 +16,9 @@ from looptrans.emit.refusal import Refused
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing
 from looptrans.reports.verify import verification_text
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.load import load_module
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.running.load import load_module
+from looptrans.runtime.verifying.backward import verify_backward
 from tests.analysis import program
 
 prepare_device()  # parts of torch import triton too, and then it would not interpret

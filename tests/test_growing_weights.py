@@ -8,10 +8,10 @@ import pytest
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.functions import HELPERS
 from looptrans.emit.listing import emitted
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.inspect import inspect
-from looptrans.runtime.inspect_job import Measurement
-from looptrans.runtime.verify_backward import verify_backward, verify_pass
+from looptrans.runtime.inspecting.inspect import inspect
+from looptrans.runtime.inspecting.job import Measurement
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.verifying.backward import verify_backward, verify_pass
 from tests.analysis import program
 
 LISTING = """

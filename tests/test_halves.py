@@ -14,8 +14,8 @@ from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import lowered
 from looptrans.emit.refusal import Refused
 from looptrans.ir.listing import listing
-from looptrans.runtime.verify import verify
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.verifying.backward import verify_backward
+from looptrans.runtime.verifying.verify import verify
 from tests.analysis import program
 from tests.test_adjoint_listings import check
 

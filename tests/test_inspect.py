@@ -11,9 +11,9 @@ import pytest
 from looptrans.blocks.block_ir.program import Config
 from looptrans.cli.main import main
 from looptrans.reports.inspect import configurations_text, inspection_json, inspection_text
-from looptrans.runtime.inspect import Inspection, LeftOut, inspected
-from looptrans.runtime.inspect_code import Code, Work
-from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
+from looptrans.runtime.inspecting.code import Code, Work
+from looptrans.runtime.inspecting.inspect import Inspection, LeftOut, inspected
+from looptrans.runtime.inspecting.job import Job, Measurement, Refusal, Result
 
 SPECS = Path(__file__).parent.parent / "specs"
 

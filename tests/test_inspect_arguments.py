@@ -17,9 +17,9 @@ from looptrans.emit.arguments import (
     Stride,
 )
 from looptrans.ir.index import Param
-from looptrans.runtime.inspect_arguments import BadRequest, configured, job, known_sizes
-from looptrans.runtime.inspect_device import DEVICES
-from looptrans.runtime.inspect_job import Job
+from looptrans.runtime.inspecting.arguments import BadRequest, configured, job, known_sizes
+from looptrans.runtime.inspecting.device import DEVICES
+from looptrans.runtime.inspecting.job import Job
 
 NARROW = Config({"BLOCK_R": 128}, 8, 3)
 WIDE = Config({"BLOCK_R": 32}, 4, 2)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from looptrans.runtime.inspect_code import Work, amdgcn, code, matrix_kind, sass
-from looptrans.runtime.inspect_device import DEVICES, Occupancy, occupancy
-from looptrans.runtime.inspect_job import Job, Measurement, Refusal, Result
-from looptrans.runtime.inspect_process import compiled
-from looptrans.runtime.inspect_unset import unset
+from looptrans.runtime.inspecting.code import Work, amdgcn, code, matrix_kind, sass
+from looptrans.runtime.inspecting.device import DEVICES, Occupancy, occupancy
+from looptrans.runtime.inspecting.job import Job, Measurement, Refusal, Result
+from looptrans.runtime.inspecting.process import compiled
+from looptrans.runtime.inspecting.unset import unset
 
 KERNELS = (Path(__file__).parent / "handwritten_kernels.py").read_text()
 

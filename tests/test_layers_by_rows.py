@@ -19,7 +19,7 @@ from looptrans.blocks.lower import lower
 from looptrans.derivation.derive import derive
 from looptrans.emit.listing import lowered
 from looptrans.ir.listing import listing
-from looptrans.runtime.verify import verify
+from looptrans.runtime.verifying.verify import verify
 from tests.analysis import program
 from tests.test_adjoint_listings import check
 

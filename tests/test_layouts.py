@@ -26,7 +26,7 @@ from looptrans.emit.listing import emitted, lowered  # noqa: E402
 from looptrans.ir.affine import is_same  # noqa: E402
 from looptrans.ir.index import Arith, Param  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
-from looptrans.runtime.load import load_module  # noqa: E402
+from looptrans.runtime.running.load import load_module  # noqa: E402
 from tests.analysis import SPECS, program, spec  # noqa: E402
 
 SHELF = Path(__file__).resolve().parent.parent / "generated"

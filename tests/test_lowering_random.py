@@ -27,10 +27,10 @@ pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
-from looptrans.runtime import verify as verification  # it imports torch
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.reference import reference_of
-from looptrans.runtime.verify_sizes import SizeSet
+from looptrans.runtime.executed.reference import reference_of
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.verifying import verify as verification  # it imports torch
+from looptrans.runtime.verifying.sizes import SizeSet
 
 ALL = "LOOPTRANS_TEST_ALL" in os.environ
 LISTINGS = 500 if ALL else 28

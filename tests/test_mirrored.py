@@ -13,8 +13,8 @@ import pytest
 from looptrans.adjoint.rewriting.mirrored import with_mirrors_apart
 from looptrans.emit.listing import emitted
 from looptrans.executor import execute
-from looptrans.runtime.verify import verify
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.verifying.backward import verify_backward
+from looptrans.runtime.verifying.verify import verify
 from tests.analysis import program
 
 GRAM = """

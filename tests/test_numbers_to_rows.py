@@ -13,7 +13,7 @@ from looptrans.derivation.derive import derive
 from looptrans.emit import listing as emission
 from looptrans.emit.listing import lowered
 from looptrans.ir.listing import listing
-from looptrans.runtime.verify_backward import verify_pass
+from looptrans.runtime.verifying.backward import verify_pass
 from tests.analysis import program
 
 HEADS = """

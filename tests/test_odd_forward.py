@@ -19,8 +19,8 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 import torch
 
 import looptrans
-from looptrans.algebra.assembly import recurrence
 from looptrans.algebra.free import freed
+from looptrans.algebra.iterations.assembly import recurrence
 from looptrans.blocks.block_ir.expr import Dot, walk
 from looptrans.blocks.block_ir.ops import Branch, ElementLoop, TileLoop, exprs_of, ops_in
 from looptrans.blocks.block_ir.program import NotLowered

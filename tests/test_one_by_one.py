@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.algebra.one_by_one import one_by_one
+from looptrans.algebra.elements.one_by_one import one_by_one
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of

@@ -5,9 +5,9 @@ import re
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.identifiers import in_ascii
 from looptrans.emit.listing import emitted
-from looptrans.runtime.inspect import inspect
-from looptrans.runtime.inspect_job import Measurement
-from looptrans.runtime.verify_backward import verify_pass
+from looptrans.runtime.inspecting.inspect import inspect
+from looptrans.runtime.inspecting.job import Measurement
+from looptrans.runtime.verifying.backward import verify_pass
 from tests.analysis import program
 
 LISTING = """

@@ -11,8 +11,8 @@ import torch
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.assembly import recurrence
-from looptrans.algebra.edges import NoRecurrence
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.iterations.edges import NoRecurrence
 from looptrans.blocks.block_ir.ops import Store, ops_in
 from looptrans.blocks.block_ir.program import Rounding
 from looptrans.cli.main import main
@@ -25,9 +25,9 @@ from looptrans.emit.refusal import Refused
 from looptrans.executor import execute
 from looptrans.executor.inputs import prepare
 from looptrans.ir.listing import listing
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.load import load_module
-from looptrans.runtime.verify_backward import gradient_launcher, verify_backward
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.running.load import load_module
+from looptrans.runtime.verifying.backward import gradient_launcher, verify_backward
 from looptrans.transforms.editing.substitute import is_same_text
 from looptrans.transforms.rows.segments import missing_contracts
 from looptrans.transforms.rows.shift import with_rows_in_place

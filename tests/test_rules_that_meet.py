@@ -24,7 +24,7 @@ from looptrans.derivation.derive import derive  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.ir.listing import listing as text_of  # noqa: E402
-from looptrans.runtime.load import load_module  # noqa: E402
+from looptrans.runtime.running.load import load_module  # noqa: E402
 from looptrans.transforms.moved.powers import with_powers_of_two  # noqa: E402
 from tests.analysis import program  # noqa: E402
 

@@ -11,10 +11,10 @@ import pytest
 
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
-from looptrans.runtime.inspect import forward_module, inspect
-from looptrans.runtime.inspect_job import Refusal
-from looptrans.runtime.verify import verify
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.inspecting.inspect import forward_module, inspect
+from looptrans.runtime.inspecting.job import Refusal
+from looptrans.runtime.verifying.backward import verify_backward
+from looptrans.runtime.verifying.verify import verify
 from tests.analysis import program
 
 HIDDEN = """

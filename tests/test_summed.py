@@ -7,7 +7,7 @@ import pytest
 
 from looptrans.executor import execute
 from looptrans.ir.listing import listing
-from looptrans.runtime.summed import with_loops_summed
+from looptrans.runtime.executed.summed import with_loops_summed
 from tests.analysis import program
 
 LOSS = """

@@ -18,16 +18,16 @@ from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted
 from looptrans.frontend import parse
 from looptrans.ir.source import Source
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.traffic import Kind, Launch, Place
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.verifying.traffic import Kind, Launch, Place
 
 torch = pytest.importorskip("torch")
 prepare_device("cpu")
 
-from looptrans.runtime.load import load_module  # noqa: E402  # it needs torch
-from looptrans.runtime.traffic_watch import watched  # noqa: E402
-from looptrans.runtime.verify_call import guarding  # noqa: E402
-from looptrans.runtime.verify_memory import guarded  # noqa: E402
+from looptrans.runtime.running.load import load_module  # noqa: E402  # it needs torch
+from looptrans.runtime.verifying.call import guarding  # noqa: E402
+from looptrans.runtime.verifying.memory import guarded  # noqa: E402
+from looptrans.runtime.verifying.traffic_watch import watched  # noqa: E402
 
 Event: TypeAlias = tuple[Kind, list[int], list[int]]
 

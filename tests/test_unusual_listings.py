@@ -21,7 +21,7 @@ from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.executor import execute  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
-from looptrans.runtime.load import load_module  # noqa: E402
+from looptrans.runtime.running.load import load_module  # noqa: E402
 from tests.analysis import program, spec  # noqa: E402
 
 # Masked by key, under `if`; the score written out each time.

@@ -31,10 +31,10 @@ from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.executor import execute  # noqa: E402
 from looptrans.frontend import parse  # noqa: E402
 from looptrans.ir.source import Source  # noqa: E402
-from looptrans.runtime import verify_backward as verifying  # noqa: E402
-from looptrans.runtime.device import prepare_device  # noqa: E402
-from looptrans.runtime.verify_backward import gradient_launcher, verify_gradients  # noqa: E402
-from looptrans.runtime.verify_sizes import SizeSet  # noqa: E402
+from looptrans.runtime.running.device import prepare_device  # noqa: E402
+from looptrans.runtime.verifying import backward as verifying  # noqa: E402
+from looptrans.runtime.verifying.backward import gradient_launcher, verify_gradients  # noqa: E402
+from looptrans.runtime.verifying.sizes import SizeSet  # noqa: E402
 from looptrans.variants import GIVEN, Conflict, Options, compose  # noqa: E402
 from tests.pairwise import VALUES, covering, pairs_of  # noqa: E402
 

@@ -25,9 +25,9 @@ from looptrans.ir.program import Atomic, Barrier, BlockReduce, Loop, Node, Progr
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.walk import nodes
-from looptrans.runtime.parted import with_loops_parted
-from looptrans.runtime.reference import reference_of
-from looptrans.runtime.summed import with_loops_summed
+from looptrans.runtime.executed.parted import with_loops_parted
+from looptrans.runtime.executed.reference import reference_of
+from looptrans.runtime.executed.summed import with_loops_summed
 from tests.oracle.nests import Nest, nests
 from tests.test_executor_races import made_parallel
 

@@ -23,23 +23,23 @@ from looptrans.frontend import parse
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
 from looptrans.reports.verify import verification_json, verification_text
-from looptrans.runtime.empty_rows import with_empty_rows
-from looptrans.runtime.reference import Reference, reference_of
-from looptrans.runtime.verification import OutputError, Report, Run
-from looptrans.runtime.verify_errors import compared
-from looptrans.runtime.verify_nearby import neighbours, run_nearby
-from looptrans.runtime.verify_search import MOST_TOGETHER
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
-from looptrans.runtime.verify_work import default_blocks, work
+from looptrans.runtime.executed.empty_rows import with_empty_rows
+from looptrans.runtime.executed.reference import Reference, reference_of
+from looptrans.runtime.verifying.errors import compared
+from looptrans.runtime.verifying.nearby import neighbours, run_nearby
+from looptrans.runtime.verifying.search import MOST_TOGETHER
+from looptrans.runtime.verifying.sizes import SizeSet, size_sets
+from looptrans.runtime.verifying.verification import OutputError, Report, Run
+from looptrans.runtime.verifying.work import default_blocks, work
 
 torch = pytest.importorskip("torch")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
-from looptrans.runtime import verify as verifying  # noqa: E402  # it needs torch
-from looptrans.runtime.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402
-from looptrans.runtime.verify_memory import Guarded, guarded  # noqa: E402
+from looptrans.runtime.verifying import verify as verifying  # noqa: E402  # it needs torch
+from looptrans.runtime.verifying.memory import Guarded, guarded  # noqa: E402
+from looptrans.runtime.verifying.verify import CannotVerify, Launcher, verify, verify_launcher  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 MATMUL = """

@@ -33,11 +33,11 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
 from looptrans.reports.verify import verification_json, verification_text
-from looptrans.runtime.empty_rows import with_empty_rows
-from looptrans.runtime.reference import reference_of
-from looptrans.runtime.verification import OutputError, Report, Run
-from looptrans.runtime.verify_inputs import KINDS
-from looptrans.runtime.verify_sizes import SizeSet, size_sets
+from looptrans.runtime.executed.empty_rows import with_empty_rows
+from looptrans.runtime.executed.reference import reference_of
+from looptrans.runtime.verifying.inputs import KINDS
+from looptrans.runtime.verifying.sizes import SizeSet, size_sets
+from looptrans.runtime.verifying.verification import OutputError, Report, Run
 from looptrans.variants import Options, compose
 from tests.analysis import spec
 from tests.test_adjoint_torch import gradients as cell_by_cell
@@ -49,26 +49,26 @@ if importlib.util.find_spec("triton") is None:
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
-from looptrans.runtime import verify_backward as verifying  # noqa: E402  # it needs torch
-from looptrans.runtime import verify_gradient_run as running  # noqa: E402
-from looptrans.runtime.gradient_machine import Differentiated  # noqa: E402
-from looptrans.runtime.gradient_machine import differentiated as gradients_of  # noqa: E402
-from looptrans.runtime.gradient_reference import (  # noqa: E402
+from looptrans.runtime.differentiated.machine import Differentiated  # noqa: E402
+from looptrans.runtime.differentiated.machine import differentiated as gradients_of  # noqa: E402
+from looptrans.runtime.differentiated.reference import (  # noqa: E402
     GradientReference,
     gradient_reference_of,
 )
-from looptrans.runtime.gradient_sums import in_order  # noqa: E402
-from looptrans.runtime.verify_backward import (  # noqa: E402
+from looptrans.runtime.differentiated.sums import in_order  # noqa: E402
+from looptrans.runtime.verifying import backward as verifying  # noqa: E402  # it needs torch
+from looptrans.runtime.verifying import gradient_run as running  # noqa: E402
+from looptrans.runtime.verifying.backward import (  # noqa: E402
     GradientLauncher,
     gradient_launcher,
     joined,
     verify_gradients,
     verify_pass,
 )
-from looptrans.runtime.verify_divided import asked_for  # noqa: E402
-from looptrans.runtime.verify_gradients import Expected, compared_gradient  # noqa: E402
-from looptrans.runtime.verify_handed_over import HandedOver  # noqa: E402
-from looptrans.runtime.verify_rounded import with_rounded_operands  # noqa: E402
+from looptrans.runtime.verifying.divided import asked_for  # noqa: E402
+from looptrans.runtime.verifying.gradients import Expected, compared_gradient  # noqa: E402
+from looptrans.runtime.verifying.handed_over import HandedOver  # noqa: E402
+from looptrans.runtime.verifying.rounded import with_rounded_operands  # noqa: E402
 
 
 def program_of(text: str) -> Program:

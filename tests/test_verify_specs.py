@@ -25,8 +25,8 @@ pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
-from looptrans.runtime import verify as verification  # it imports torch
-from looptrans.runtime.verify_inputs import KINDS
+from looptrans.runtime.verifying import verify as verification  # it imports torch
+from looptrans.runtime.verifying.inputs import KINDS
 
 
 def quick(program: Program, sizes: list[Mapping[str, float]]) -> list[Mapping[str, float]]:

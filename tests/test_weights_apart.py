@@ -14,8 +14,8 @@ from looptrans.emit.listing import emitted
 from looptrans.executor import execute
 from looptrans.ir.listing import listing
 from looptrans.reports.verify import verification_text
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.verify_backward import verify_backward
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.verifying.backward import verify_backward
 from tests.analysis import program
 
 prepare_device()  # parts of torch import triton too, and then it would not interpret

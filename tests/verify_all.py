@@ -22,11 +22,11 @@ from looptrans.executor.inputs import prepare
 from looptrans.frontend import load
 from looptrans.ir.program import Program
 from looptrans.reports.verify import verification_text
-from looptrans.runtime.verification import Report
+from looptrans.runtime.verifying.verification import Report
 from tests.analysis import SPECS
 
 if TYPE_CHECKING:
-    from looptrans.runtime.verify_backward import Pass
+    from looptrans.runtime.verifying.backward import Pass
 
 LENGTHS = ((113, 203), (128, 217), (256, 512), (1, 77), (0, 5), (5, 0))
 DTYPES = ("float32", "float16")
@@ -88,7 +88,7 @@ def _possible(program: Program, sizes: Iterable[Mapping[str, float]]) -> list[Ma
 
 def verified(path: str, which: Pass = "forward") -> Report | str:
     """Verify a listing at all sizes, or return why there is nothing to verify."""
-    from looptrans.runtime.verify_backward import verify_pass
+    from looptrans.runtime.verifying.backward import verify_pass
 
     program = load(path)
     try:

@@ -11,10 +11,10 @@ from looptrans.adjoint.equations.definitions import plain_name, refreshed
 from looptrans.adjoint.equations.sums import Term, combined, expanded, times
 from looptrans.adjoint.sweep.derivatives import used_derivatives
 from looptrans.adjoint.sweep.vanishing import agree as written_out_agree
-from looptrans.algebra.cells import value_moved
-from looptrans.algebra.normal import Assumptions, Equality, equality
-from looptrans.algebra.numbers import Domain
-from looptrans.algebra.values import ZERO, summands
+from looptrans.algebra.normal_forms.normal import Assumptions, Equality, equality
+from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.numbers import Domain
+from looptrans.algebra.positional.values import ZERO, summands
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced

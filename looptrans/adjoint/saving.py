@@ -18,8 +18,8 @@ from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.reading.reading import Reading, Site
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import value_moved
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.values import is_number
 from looptrans.frontend import parse
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import listing

@@ -47,7 +47,7 @@ from looptrans.adjoint.written.nests import (
 )
 from looptrans.adjoint.written.printing import Printed, body_text, shape_text
 from looptrans.adjoint.written.standing import has_sum, outside_sums, put_in
-from looptrans.algebra.cells import condition_moved, moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
     Condition,

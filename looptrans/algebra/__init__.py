@@ -4,19 +4,18 @@ The only folder that imports sympy. What goes in and what comes out are IR value
 names (`s1` a state variable, `x1` an input of an iteration, `p1` a number that stays the same), so
 no name of the listing can decide anything here.
 
-what values are           values, trees, cells, bound, inputs
-one iteration, on symbols iteration, held, edges, assembly, recurrence, order, branches
-iterations without state  free
-is it equal               normal, terms, signs, atoms, numbers, ordering, possible, multiplied,
-                          readable, one_order
-what is no number         infinities
-what may be a mask        makeup
-combine operators         search, tried, draft, extrema, scaled_sums, own_step, matrices,
-                          operator, laws, weights, conjugation, refusal, finding
-other forms of a loop     closed, change_of_state, fusion, separable
-a block at once           append, append_laws, append_state, appended
-elements of blocks        one_by_one, named_blocks, block_steps, block_laws, gathered,
-                          written_step
-derivatives               derivatives
+Rooms import only what stands above them here, as pyproject.toml lays down; each has a map of its
+own.
+
+values by position        positional
+is it equal               normal_forms
+what loops carry          iterations
+combine operators         operators
+other forms of a loop     other_states
 kept and proved again     certificate
+a block at once           appending
+elements of blocks        elements
+iterations without state  free
+what may be a mask        makeup
+derivatives               derivatives
 """

@@ -12,15 +12,15 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from looptrans.algebra.assembly import recurrence
-from looptrans.algebra.closed import ClosedForm, closed_form
-from looptrans.algebra.edges import NoRecurrence
-from looptrans.algebra.finding import Finding, with_counter
-from looptrans.algebra.inputs import Input
-from looptrans.algebra.laws import Law, completed, laws
-from looptrans.algebra.operator import Component, Operator
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.trees import Malformed, Tree, tree_of, value_from
+from looptrans.algebra.iterations.assembly import recurrence
+from looptrans.algebra.iterations.edges import NoRecurrence
+from looptrans.algebra.iterations.inputs import Input
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.operators.closed import ClosedForm, closed_form
+from looptrans.algebra.operators.finding import Finding, with_counter
+from looptrans.algebra.operators.laws import Law, completed, laws
+from looptrans.algebra.operators.operator import Component, Operator
+from looptrans.algebra.positional.trees import Malformed, Tree, tree_of, value_from
 from looptrans.frontend import parse
 from looptrans.ir import verdict
 from looptrans.ir.diagnostic import ListingError

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from looptrans.algebra.cells import is_own_cell
+from looptrans.algebra.positional.cells import is_own_cell
 from looptrans.analysis.opaque_terms.killing import goes_over_before
 from looptrans.ir.affine import Form, difference, form_of, index_of, product, sides, total
 from looptrans.ir.condition import ALWAYS

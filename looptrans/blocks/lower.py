@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from looptrans.adjoint.rewriting.attaining import with_extrema_written
-from looptrans.algebra.append import Append, appends
+from looptrans.algebra.appending.append import Append, appends
 from looptrans.blocks.block_ir.expr import Dim, Position, Role, dims_of
 from looptrans.blocks.block_ir.ops import MOST_DIMS, Let, RowBlock, has_products, most_dims, ops_in
 from looptrans.blocks.block_ir.program import BlockProgram, Filled, Kernel, NotLowered, Rounding

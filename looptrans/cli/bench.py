@@ -27,9 +27,9 @@ from looptrans.cli.verb import (
 
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
-    from looptrans.runtime.bench_machine import Machine
-    from looptrans.runtime.bench_plan import Plan
-    from looptrans.runtime.bench_results import Bench, Pass
+    from looptrans.runtime.benching.machine import Machine
+    from looptrans.runtime.benching.plan import Plan
+    from looptrans.runtime.benching.results import Bench, Pass
 
 DTYPES = ("bfloat16", "float16", "float32")
 
@@ -125,13 +125,13 @@ def bench(arguments: argparse.Namespace) -> int:
     mistake = next(filter(None, (_mistake(each, arguments) for each in programs)), "")
     if mistake or (mistake := _unwritable(arguments)):
         return _wrong(mistake)
-    from looptrans.runtime.bench_machine import NoGpu, gpu
+    from looptrans.runtime.benching.machine import NoGpu, gpu
 
     machine: Machine | None = None
     try:
         if not arguments.plan:
             machine = gpu()
-        from looptrans.runtime.bench_plan import foreseen
+        from looptrans.runtime.benching.plan import foreseen
     except (NoGpu, ModuleNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 3
@@ -197,7 +197,7 @@ def _plans(
     from looptrans.emit.refusal import Refused
     from looptrans.ir.diagnostic import ListingError, Mistake
     from looptrans.ir.source import Source
-    from looptrans.runtime.bench_plan import planned, subject_of
+    from looptrans.runtime.benching.plan import planned, subject_of
 
     known = {p.name for program in programs for p in program.parameters}
     plans: list[Plan] = []
@@ -248,9 +248,9 @@ def _run(
     machine: Machine,
 ) -> Bench:
     """Time everything; the files are written anew, whole, whenever some of it is done."""
-    from looptrans.runtime.bench import ceiling, timed
-    from looptrans.runtime.bench_machine import versions
-    from looptrans.runtime.bench_results import Bench
+    from looptrans.runtime.benching.bench import ceiling, timed
+    from looptrans.runtime.benching.machine import versions
+    from looptrans.runtime.benching.results import Bench
 
     dtype = arguments.dtype
     total = sum(len(plan.passes(passes)) for plan in plans)

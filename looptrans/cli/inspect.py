@@ -104,14 +104,14 @@ def inspect(arguments: argparse.Namespace) -> int:
     from looptrans.frontend import load
     from looptrans.reports.inspect import configurations_text, inspection_json, inspection_text
     from looptrans.reports.style import Style
-    from looptrans.runtime.inspect import (
+    from looptrans.runtime.inspecting.arguments import BadRequest
+    from looptrans.runtime.inspecting.inspect import (
         ToolsMissing,
         backward_module,
         forward_module,
         split_module,
     )
-    from looptrans.runtime.inspect import inspect as inspected
-    from looptrans.runtime.inspect_arguments import BadRequest
+    from looptrans.runtime.inspecting.inspect import inspect as inspected
 
     if arguments.split and arguments.which != "forward":
         print("error: --split is about the forward pass: leave --pass out", file=sys.stderr)

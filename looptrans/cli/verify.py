@@ -133,7 +133,7 @@ def verify(arguments: argparse.Namespace) -> int:
     from looptrans.ir.source import Source
     from looptrans.reports.style import Style
     from looptrans.reports.verify import verification_json, verification_text
-    from looptrans.runtime.device import NoDevice, prepare_device
+    from looptrans.runtime.running.device import NoDevice, prepare_device
 
     program = load(arguments.file)
     mistake_in = _mistake(program, arguments)
@@ -143,9 +143,9 @@ def verify(arguments: argparse.Namespace) -> int:
     try:
         device = prepare_device(arguments.device)
         # It imports torch, and so what can be missing.
-        from looptrans.runtime.verify import CannotVerify
-        from looptrans.runtime.verify_backward import verify_pass
-        from looptrans.runtime.verify_split import verify_split
+        from looptrans.runtime.verifying.backward import verify_pass
+        from looptrans.runtime.verifying.split import verify_split
+        from looptrans.runtime.verifying.verify import CannotVerify
     except NoDevice as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

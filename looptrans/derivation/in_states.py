@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.algebra.cells import mentions
+from looptrans.algebra.positional.cells import mentions
 from looptrans.derivation.handed_on.handed import handed_on
 from looptrans.derivation.handed_on.whole_rows import rows_handed_on
 from looptrans.derivation.joined.apart import handed

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from looptrans.algebra.certificate import OperatorCertificate, ir_certificate
-from looptrans.algebra.laws import Law
+from looptrans.algebra.operators.laws import Law
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate, Decision

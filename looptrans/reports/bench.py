@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from looptrans.reports.style import PLAIN, Style, block, pad, paragraph, printable
-from looptrans.runtime.bench_results import Alike, Bench, Case, Row
+from looptrans.runtime.benching.results import Alike, Bench, Case, Row
 
 HEAD = ("", "ms", "low", "high", "rate", "of best other", "of matrix product", "memory")
 MISSING = "-"

@@ -19,7 +19,7 @@ from looptrans.reports.svg import (
     text,
     text_width,
 )
-from looptrans.runtime.bench_results import Bench, Case, Row
+from looptrans.runtime.benching.results import Bench, Case, Row
 
 OURS, OTHER = "#1b5e9e", "#a9b4bf"
 MARGIN, BAR, GAP, GROUP = 24.0, 15.0, 4.0, 24.0

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from looptrans.reports.style import PLAIN, Style, block, paragraph, printable
 from looptrans.reports.words import counted
-from looptrans.runtime.inspect_job import Measurement, Refusal
+from looptrans.runtime.inspecting.job import Measurement, Refusal
 
 if TYPE_CHECKING:
-    from looptrans.runtime.inspect import Inspected, Inspection, LeftOut
-    from looptrans.runtime.inspect_code import Work
+    from looptrans.runtime.inspecting.code import Work
+    from looptrans.runtime.inspecting.inspect import Inspected, Inspection, LeftOut
 
 UNKNOWN = "unknown"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from looptrans.reports.style import PLAIN, Style, block, pad, paragraph, printable
 from looptrans.reports.words import counted
-from looptrans.runtime.verification import NORM, OutputError, Report, Run
+from looptrans.runtime.verifying.verification import NORM, OutputError, Report, Run
 
 HEAD = ("sizes", "dtype", "inputs", "output", "error", "tolerance", "ok")
 

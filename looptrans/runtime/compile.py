@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.source import Source
-from looptrans.runtime.cache import Kept, cache_key, keep, read_kept
-from looptrans.runtime.device import prepare_device
-from looptrans.runtime.load import load_module
+from looptrans.runtime.running.cache import Kept, cache_key, keep, read_kept
+from looptrans.runtime.running.device import prepare_device
+from looptrans.runtime.running.load import load_module
 
 if TYPE_CHECKING:
     from looptrans.runtime.gradients import Derived, NoGradient

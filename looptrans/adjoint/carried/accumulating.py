@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from looptrans.algebra.cells import same_cell
-from looptrans.algebra.values import negative, summands
+from looptrans.algebra.positional.cells import same_cell
+from looptrans.algebra.positional.values import negative, summands
 from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.monoids import Folding

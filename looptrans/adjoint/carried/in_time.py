@@ -20,7 +20,7 @@ from typing import Final, TypeGuard
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.recurrences import Tied
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.values import ZERO, add
+from looptrans.algebra.positional.values import ZERO, add
 from looptrans.analysis.api import dependences, groups
 from looptrans.ir.affine import difference, is_same, total
 from looptrans.ir.condition import Relation, conjunction

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from looptrans.adjoint.written.printing import shape_text
-from looptrans.algebra.values import add
+from looptrans.algebra.positional.values import add
 from looptrans.analysis.api import components, dependences, is_written_once
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.frontend import parse

@@ -20,8 +20,8 @@ from looptrans.adjoint.empty_rows.nothing import Nothing, is_weighed
 from looptrans.adjoint.equations.definitions import System
 from looptrans.adjoint.equations.sums import condition_of
 from looptrans.adjoint.exponentials.tops import Total, counts, is_lowest
-from looptrans.algebra.cells import value_moved
-from looptrans.algebra.values import MINUS_INFINITY, ZERO, is_number
+from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.values import MINUS_INFINITY, ZERO, is_number
 from looptrans.ir.condition import (
     MIRRORED,
     Condition,

@@ -16,8 +16,8 @@ from looptrans.adjoint.equations.definitions import Definition, System, plain_na
 from looptrans.adjoint.equations.sums import Term, expanded
 from looptrans.adjoint.equations.written_sums import value_of
 from looptrans.adjoint.exponentials.weights import Prepared
-from looptrans.algebra.cells import value_moved
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import MIRRORED, Condition, Data, Not
 from looptrans.ir.index import Var
 from looptrans.ir.listing import value_text

@@ -23,8 +23,8 @@ from looptrans.adjoint.equations.definitions import (
 from looptrans.adjoint.equations.sums import expanded, held_together
 from looptrans.adjoint.exponentials.tops import is_lowest, top_of, where_chosen
 from looptrans.adjoint.exponentials.totals import EXPONENTIALS
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import ZERO, is_number
+from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.condition import Condition, Data, Not, conjunction, negation
 from looptrans.ir.index import Var
 from looptrans.ir.listing import value_text

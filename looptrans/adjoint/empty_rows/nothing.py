@@ -12,8 +12,8 @@ from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.equations.sums import Term, expanded, held_together
 from looptrans.adjoint.exponentials.tops import Total, runs
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, negation
 from looptrans.ir.index import Index, Var
 from looptrans.ir.value import Access, Call, Compare, Generator, Read, Reduce, Value, walk_value

@@ -12,7 +12,7 @@ from looptrans.adjoint.equations.definitions import (
     refreshed,
 )
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS, Condition, with_operands
 from looptrans.ir.index import Var, substitute, variables
 from looptrans.ir.rewrite import replaced

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Literal
 
-from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation, walk_condition
 from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables

@@ -35,7 +35,7 @@ from looptrans.adjoint.equations.definitions import (
 )
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.finite import comes_back_finite, is_finite
-from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.affine import form_of, in_one_order, is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, with_operands
 from looptrans.ir.index import (

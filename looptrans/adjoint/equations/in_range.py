@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.equations.facts import Facts
-from looptrans.algebra.values import ZERO
+from looptrans.algebra.positional.values import ZERO
 from looptrans.ir.affine import form_of
 from looptrans.ir.condition import (
     Condition,

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.equations.definitions import System
 from looptrans.adjoint.equations.sums import held_together
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS, Condition, negation
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Read, Reduce, Select, Value, walk_value

@@ -43,7 +43,7 @@ from looptrans.adjoint.equations.definitions import (
     range_moved,
 )
 from looptrans.adjoint.equations.recognition import unify
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced

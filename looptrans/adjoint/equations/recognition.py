@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from looptrans.adjoint.equations.definitions import condition_variables, free_variables
 from looptrans.adjoint.equations.sums import Term, bracketed, term_moved, times
-from looptrans.algebra.cells import condition_moved
+from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Param, Var, substitute, variables

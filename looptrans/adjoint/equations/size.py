@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from looptrans.adjoint.equations.definitions import Definition, System
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.affine import about, form_of
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Index, Int, Var, opaque_terms, variables

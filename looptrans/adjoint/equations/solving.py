@@ -15,7 +15,7 @@ from dataclasses import replace
 from looptrans.adjoint.equations.definitions import plain_name
 from looptrans.adjoint.equations.facts import Facts, bounds_of
 from looptrans.adjoint.equations.sums import Term, bracketed, term_moved
-from looptrans.algebra.cells import condition_moved
+from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import Form, extremum, form_of, index_of, is_same, simplified, total
 from looptrans.ir.condition import (
     MIRRORED,

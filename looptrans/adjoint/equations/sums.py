@@ -21,8 +21,8 @@ from looptrans.adjoint.equations.definitions import (
     free_variables,
     refreshed_generators,
 )
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import in_one_order, simplified
 from looptrans.ir.condition import (
     ALWAYS,

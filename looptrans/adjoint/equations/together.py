@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from looptrans.algebra.normal import equality
-from looptrans.algebra.values import add, subtract, summands
+from looptrans.algebra.normal_forms.normal import equality
+from looptrans.algebra.positional.values import add, subtract, summands
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Index, Int, Var

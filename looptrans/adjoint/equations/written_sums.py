@@ -20,7 +20,7 @@ from looptrans.adjoint.equations.definitions import (
     plain_name,
 )
 from looptrans.adjoint.equations.sums import ONE, Term, mentioned
-from looptrans.algebra.values import add, divide, multiply, negative, number, power
+from looptrans.algebra.positional.values import add, divide, multiply, negative, number, power
 from looptrans.ir.condition import (
     Condition,
     conjunction,

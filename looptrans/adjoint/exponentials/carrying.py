@@ -16,8 +16,8 @@ from looptrans.adjoint.equations.definitions import Definition, System, refreshe
 from looptrans.adjoint.equations.sums import ONE, Term, expanded, term_moved, times
 from looptrans.adjoint.equations.written_sums import shown, value_of
 from looptrans.adjoint.exponentials.totals import EXPONENTIALS, exponential
-from looptrans.algebra.normal import Equality, equality
-from looptrans.algebra.values import add, summands
+from looptrans.algebra.normal_forms.normal import Equality, equality
+from looptrans.algebra.positional.values import add, summands
 from looptrans.ir.condition import conjunction
 from looptrans.ir.index import Index
 from looptrans.ir.rewrite import replaced

@@ -14,7 +14,7 @@ from dataclasses import replace
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.adjoint.exponentials.tops import totals_of
 from looptrans.adjoint.exponentials.totals import EXPONENTIALS, parts_of_total
-from looptrans.algebra.values import add, summands
+from looptrans.algebra.positional.values import add, summands
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Binary, Call, Read, Unary, Value
 

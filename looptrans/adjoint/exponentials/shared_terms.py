@@ -20,7 +20,7 @@ from looptrans.adjoint.equations.definitions import (
 )
 from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.exponentials.totals import parts_of_total
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced

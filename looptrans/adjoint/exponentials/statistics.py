@@ -27,9 +27,16 @@ from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.exponentials.tops import is_surely_finite
 from looptrans.adjoint.exponentials.weights import Prepared, Weight, log_sum
-from looptrans.algebra.cells import value_moved
 from looptrans.algebra.makeup import makeup_of_value
-from looptrans.algebra.values import INFINITY, MINUS_INFINITY, ZERO, add, subtract, summands
+from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.values import (
+    INFINITY,
+    MINUS_INFINITY,
+    ZERO,
+    add,
+    subtract,
+    summands,
+)
 from looptrans.ir.condition import Data
 from looptrans.ir.index import Index, Var
 from looptrans.ir.value import (

@@ -17,8 +17,8 @@ from looptrans.adjoint.equations.definitions import (
     range_moved,
 )
 from looptrans.adjoint.equations.sums import held_together
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import ZERO, is_number
+from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, conjunction, negation
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced

@@ -45,8 +45,8 @@ from looptrans.adjoint.exponentials.totals import (
     is_part,
     parts_of_total,
 )
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import MINUS_INFINITY, ZERO, add, is_number, summands
+from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.values import MINUS_INFINITY, ZERO, add, is_number, summands
 from looptrans.ir.condition import ALWAYS, Condition, Data, conjunction, negation
 from looptrans.ir.index import Index, Var
 from looptrans.ir.value import (

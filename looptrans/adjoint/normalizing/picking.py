@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from looptrans.adjoint.carried.accumulating import arrays_in
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, conjunction
 from looptrans.ir.index import Index, Var, lets, opaque_terms, plain, variables

@@ -17,8 +17,8 @@ from typing import TypeGuard
 
 from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import mentions, value_moved
-from looptrans.algebra.values import add, is_number
+from looptrans.algebra.positional.cells import mentions, value_moved
+from looptrans.algebra.positional.values import add, is_number
 from looptrans.ir.affine import total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Var, lets

@@ -16,16 +16,16 @@ from looptrans.adjoint.normalizing.lets import (
     unread_integers,
     value_without_lets,
 )
-from looptrans.algebra.closed import ClosedFold, FoldComponent
-from looptrans.algebra.finding import Finding
-from looptrans.algebra.inputs import Input
-from looptrans.algebra.iteration import Iteration
-from looptrans.algebra.laws import joined
-from looptrans.algebra.recurrence import (
+from looptrans.algebra.iterations.inputs import Input
+from looptrans.algebra.iterations.iteration import Iteration
+from looptrans.algebra.iterations.recurrence import (
     Recurrence,
     StateVariable,
 )
-from looptrans.algebra.values import names_of, number, put
+from looptrans.algebra.operators.closed import ClosedFold, FoldComponent
+from looptrans.algebra.operators.finding import Finding
+from looptrans.algebra.operators.laws import joined
+from looptrans.algebra.positional.values import names_of, number, put
 from looptrans.ir.affine import difference
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Int

@@ -5,7 +5,7 @@
         l = l * exp(m - t) + exp(x[j] - t)      ->
         m = t
 
-What the loop leaves behind is found and proved by the algebra (`algebra/closed.py`); its other
+What the loop leaves behind is found and proved by the algebra (`operators/closed.py`); its other
 statements stay in a loop of their own. The listing that comes out is only read, to be
 differentiated; what runs is the listing as it was.
 """
@@ -18,16 +18,16 @@ from functools import lru_cache
 from looptrans.adjoint.reading.closed_nodes import ClosedNodes, NotClosed
 from looptrans.adjoint.reading.kept_values import keep
 from looptrans.adjoint.reading.nested_folds import outermost_of_a_fold
-from looptrans.algebra.assembly import assembled, flow_of, iteration_of
-from looptrans.algebra.bound import kept_apart
 from looptrans.algebra.certificate import certificate_of, ir_certificate
-from looptrans.algebra.closed import ClosedFold, closed_fold
-from looptrans.algebra.edges import NoRecurrence, edges_of
-from looptrans.algebra.finding import Finding, find_operator, with_counter
-from looptrans.algebra.iteration import Iteration
-from looptrans.algebra.recurrence import Recurrence, StateVariable
-from looptrans.algebra.tried import tried_text
-from looptrans.algebra.values import names_of
+from looptrans.algebra.iterations.assembly import assembled, flow_of, iteration_of
+from looptrans.algebra.iterations.edges import NoRecurrence, edges_of
+from looptrans.algebra.iterations.iteration import Iteration
+from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
+from looptrans.algebra.operators.closed import ClosedFold, closed_fold
+from looptrans.algebra.operators.finding import Finding, find_operator, with_counter
+from looptrans.algebra.operators.tried import tried_text
+from looptrans.algebra.positional.bound import kept_apart
+from looptrans.algebra.positional.values import names_of
 from looptrans.frontend import parse
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text, listing

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.reading.closed_nodes import NotClosed
-from looptrans.algebra.cells import Family
-from looptrans.algebra.edges import NoRecurrence, Position
-from looptrans.algebra.held import Found
-from looptrans.algebra.iteration import Iteration
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.edges import NoRecurrence, Position
+from looptrans.algebra.iterations.held import Found
+from looptrans.algebra.iterations.iteration import Iteration
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.positional.cells import Family
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Read, Real, walk_value

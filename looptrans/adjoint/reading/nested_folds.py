@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.adjoint.normalizing.lets import is_set_in_vain, unread_integers
 from looptrans.adjoint.reading.closed_nodes import NotClosed
-from looptrans.algebra.edges import edges_of
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.edges import edges_of
+from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import variables
 from looptrans.ir.listing import access_text, value_text

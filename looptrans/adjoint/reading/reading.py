@@ -30,8 +30,8 @@ from looptrans.adjoint.reading.state import (
 )
 from looptrans.adjoint.reading.versions import join, write
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import condition_moved, moved, value_moved
-from looptrans.algebra.values import is_number, negative
+from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
+from looptrans.algebra.positional.values import is_number, negative
 from looptrans.ir.condition import ALWAYS, Condition, negation
 from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, plain, substitute

@@ -13,7 +13,7 @@ from looptrans.adjoint.equations.definitions import refreshed
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.reading.state import LoopAround, Place, Position, State, Version
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.affine import difference, form_of, is_same
 from looptrans.ir.condition import Condition, negation, with_operands
 from looptrans.ir.index import Int, Var

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.equations.facts import bounds_of
 from looptrans.adjoint.reading.state import Place, Position, State
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import condition_moved
+from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Arith, Index, Int, Param, Var, substitute, variables

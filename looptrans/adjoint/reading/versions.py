@@ -20,8 +20,8 @@ from looptrans.adjoint.reading.rows import by_elements
 from looptrans.adjoint.reading.state import LoopAround, Place, Site, State, Version
 from looptrans.adjoint.reading.targets import Solved, solved_target
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import condition_moved, moved, value_moved
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
+from looptrans.algebra.positional.values import is_number
 from looptrans.analysis.api import is_written_once
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Generator, Range, Reduce, Value, value_children

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.exponentials.totals import EXPONENTIALS
-from looptrans.algebra.cells import value_moved
 from looptrans.algebra.free import is_overwritten
-from looptrans.algebra.values import add, summands
+from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.values import add, summands
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import Index, Var
 from looptrans.ir.index import variables as index_variables

@@ -21,7 +21,7 @@ from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.rewriting.extents import extent_of
 from looptrans.adjoint.written.printing import shape_text
-from looptrans.algebra.values import ZERO, is_number
+from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.condition import (
     ALWAYS,
     MIRRORED,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
 from looptrans.adjoint.equations.facts import Facts, bounds_of
-from looptrans.algebra.cells import mentions, value_moved
 from looptrans.algebra.free import is_overwritten
+from looptrans.algebra.positional.cells import mentions, value_moved
 from looptrans.ir.affine import difference, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation
 from looptrans.ir.index import Index, Int

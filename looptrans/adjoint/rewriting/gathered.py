@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.recurrences import again
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import add
+from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.values import add
 from looptrans.ir.affine import Form, difference, form_of, index_of, quotient, remainder
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables

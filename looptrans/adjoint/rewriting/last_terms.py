@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.algebra.assembly import flow_of
-from looptrans.algebra.edges import NoRecurrence
 from looptrans.algebra.free import carrying_loops, freed
+from looptrans.algebra.iterations.assembly import flow_of
+from looptrans.algebra.iterations.edges import NoRecurrence
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import nodes

@@ -38,7 +38,7 @@ from looptrans.adjoint.rewriting.row_parts import RowParts, with_parts_of_rows
 from looptrans.adjoint.rewriting.weights_apart import WeightsApart, with_weights_apart
 from looptrans.adjoint.rewriting.within import Within, with_loops_within
 from looptrans.adjoint.rewriting.written_alike import WrittenAlike, with_values_alike
-from looptrans.algebra.one_by_one import OneByOne, one_by_one
+from looptrans.algebra.elements.one_by_one import OneByOne, one_by_one
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.moved.anew import MadeOnce, with_arrays_made_once

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.rewriting.unread import without_unread
-from looptrans.algebra.values import ZERO, add, divide, is_number, multiply
+from looptrans.algebra.positional.values import ZERO, add, divide, is_number, multiply
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program

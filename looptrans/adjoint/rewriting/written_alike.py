@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from looptrans.adjoint.rewriting.bound_names import bound, called, generator_called, nameless
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.affine import Form, form_of
 from looptrans.ir.condition import (
     MIRRORED,

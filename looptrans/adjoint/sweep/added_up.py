@@ -17,7 +17,7 @@ from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.sums import Term, mentioned, term_moved, times
 from looptrans.adjoint.equations.written_sums import in_order, value_of_products
 from looptrans.adjoint.sweep.simplifying import outside
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.index import Var
 from looptrans.ir.value import Access, Read, Reduce
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from looptrans.adjoint.sweep.pulling import Pull
 from looptrans.algebra.derivatives import SMOOTH, is_derivative
-from looptrans.algebra.values import ZERO
+from looptrans.algebra.positional.values import ZERO
 from looptrans.ir.condition import Data
 from looptrans.ir.listing import value_text
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Reduce, Select, Value, walk_value

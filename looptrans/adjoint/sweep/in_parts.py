@@ -19,7 +19,7 @@ from looptrans.adjoint.equations.recognition import applied
 from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.equations.sums import Term, canonical, expanded, times
 from looptrans.adjoint.exponentials.weights import Prepared
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.index import Var
 from looptrans.ir.value import Access, Binary, Read, Reduce
 

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.values import ONE, ZERO, divide, is_number, multiply, negative, power
+from looptrans.algebra.positional.values import (
+    ONE,
+    ZERO,
+    divide,
+    is_number,
+    multiply,
+    negative,
+    power,
+)
 from looptrans.ir.condition import ALWAYS, Condition, Data, conjunction, negation
 from looptrans.ir.value import (
     Access,

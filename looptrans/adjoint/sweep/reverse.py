@@ -39,8 +39,8 @@ from looptrans.adjoint.sweep.pulling import Contribution, Pull
 from looptrans.adjoint.sweep.rounding import is_rounded_alike
 from looptrans.adjoint.sweep.simplifying import Finding, Simplifier, counted, has_slope, outside
 from looptrans.adjoint.sweep.vanishing import cancels
-from looptrans.algebra.cells import condition_moved, value_moved
-from looptrans.algebra.values import divide, multiply
+from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.values import divide, multiply
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import frexp, isfinite
 
 from looptrans.adjoint.equations.definitions import System, free_variables
-from looptrans.algebra.cells import value_moved
+from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.value import Binary, Const, Read, Unary, Value, walk_value
 
 _PAIR = 2

@@ -33,7 +33,7 @@ from looptrans.adjoint.equations.sums import (
 from looptrans.adjoint.equations.written_sums import shown, shown_sum
 from looptrans.adjoint.exponentials.weights import Prepared
 from looptrans.adjoint.sweep.in_parts import recognized_in_parts
-from looptrans.algebra.cells import condition_moved
+from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int, Param

@@ -9,8 +9,8 @@ from itertools import permutations
 from looptrans.adjoint.equations.definitions import is_same_range, range_moved
 from looptrans.adjoint.equations.solving import replacing
 from looptrans.adjoint.written.standing import Scalar
-from looptrans.algebra.cells import are_apart, condition_moved, moved, value_moved
-from looptrans.algebra.values import ZERO, is_number
+from looptrans.algebra.positional.cells import are_apart, condition_moved, moved, value_moved
+from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.affine import difference, is_same, sides, total
 from looptrans.ir.alike import alike
 from looptrans.ir.condition import Condition, Relation, Some, conjunction, is_data_dependent

@@ -11,7 +11,7 @@ from looptrans.adjoint.equations.definitions import (
     range_moved,
 )
 from looptrans.adjoint.written.nests import Nest, Update
-from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.listing import (

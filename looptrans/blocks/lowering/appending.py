@@ -3,7 +3,7 @@
     m_ij = max(m, S_ij)                        m_ij = max(m, max over j of S_ij)
     l = l * exp(m - m_ij) + exp(S_ij - m_ij)   l = l * exp(m - m_ij) + sum over j of exp(S_ij - …)
 
-That this is what the iterations do one by one is what `looptrans.algebra.append` proves. A maximum
+That this is what the iterations do one by one is what `algebra.appending.append` proves. A maximum
 that is looked at in exponents only is kept in units of log2(e), so that exp becomes exp2 and the
 factor joins the others: max(m, S) * c = max(m * c, S * c) for c > 0.
 """
@@ -14,10 +14,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
-from looptrans.algebra.append import Append
-from looptrans.algebra.append_state import Pick
-from looptrans.algebra.appended import AppendedState
-from looptrans.algebra.values import summands
+from looptrans.algebra.appending.append import Append
+from looptrans.algebra.appending.append_state import Pick
+from looptrans.algebra.appending.appended import AppendedState
+from looptrans.algebra.positional.values import summands
 from looptrans.blocks.block_ir.arithmetic import (
     LN2,
     LOG2E,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from looptrans.algebra.append import Append
+from looptrans.algebra.appending.append import Append
 from looptrans.blocks.block_ir.arithmetic import as_float, both
 from looptrans.blocks.block_ir.expr import Dim, Expr, Name, Number, Position, Unary, dims_of, union
 from looptrans.blocks.block_ir.expr import walk as parts_of

@@ -4,14 +4,14 @@
     best = max(best, s)             k = (first j whose s is best_block) if best_block > best else k
                                     best = max(best, best_block)
 
-That this is what the iterations do one by one is what `looptrans.algebra.append` proves.
+That this is what the iterations do one by one is what `looptrans.algebra.appending.append` proves.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from looptrans.algebra.append_state import AppendedState, Comparison, Pick
+from looptrans.algebra.appending.append_state import AppendedState, Comparison, Pick
 from looptrans.blocks.block_ir.arithmetic import as_float, both
 from looptrans.blocks.block_ir.expr import Binary, Dim, Expr, Name, Number, Position, Where, kind_of
 from looptrans.blocks.block_ir.identities import identity

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from looptrans.algebra.makeup import makeup_of_value
-from looptrans.algebra.values import summands
+from looptrans.algebra.positional.values import summands
 from looptrans.blocks.block_ir.arithmetic import LARGEST
 from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.index import lets

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
 
-from looptrans.algebra.values import summands
+from looptrans.algebra.positional.values import summands
 from looptrans.blocks.block_ir.arithmetic import (
     LOG2E,
     as_float,

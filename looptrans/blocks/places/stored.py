@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from looptrans.algebra.cells import is_own_cell
 from looptrans.algebra.free import freed
+from looptrans.algebra.positional.cells import is_own_cell
 from looptrans.analysis.api import is_written_once
 from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.blocks.places.cells import with_cell

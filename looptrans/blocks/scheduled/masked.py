@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from looptrans.algebra.append import Append
+from looptrans.algebra.appending.append import Append
 from looptrans.blocks.scheduled.bottom import Unsure, worked_out
 from looptrans.blocks.scheduled.sites import Site, sites
 from looptrans.ir.condition import (

@@ -18,8 +18,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from looptrans.algebra.cells import condition_moved, value_moved
 from looptrans.algebra.free import freed
+from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.derivation.as_a_row.over_grids import (
     Pair,
     Sizes,

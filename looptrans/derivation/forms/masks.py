@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.equations.definitions import condition_variables
 from looptrans.adjoint.normalizing.choices import with_choices
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,

@@ -15,8 +15,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from looptrans.algebra.atoms import Undefined
-from looptrans.algebra.terms import Terms
+from looptrans.algebra.normal_forms.atoms import Undefined
+from looptrans.algebra.normal_forms.terms import Terms
 from looptrans.derivation.one_loop.guards import infinity
 from looptrans.ir.condition import Condition, Data, conjunction
 from looptrans.ir.program import Assign, If, Loop, Node

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.algebra.branches import extremum
+from looptrans.algebra.iterations.branches import extremum
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,

@@ -23,9 +23,9 @@ from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.equations.sums import held_together
 from looptrans.adjoint.equations.written_sums import in_order
 from looptrans.adjoint.reading.reading import Reading
-from looptrans.algebra.cells import condition_moved, moved
-from looptrans.algebra.laws import joined
-from looptrans.algebra.values import is_number
+from looptrans.algebra.operators.laws import joined
+from looptrans.algebra.positional.cells import condition_moved, moved
+from looptrans.algebra.positional.values import is_number
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.index import Index, Var, substitute

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation, are_apart, arrays_in
-from looptrans.algebra.cells import mentions
-from looptrans.algebra.values import is_number
+from looptrans.algebra.positional.cells import mentions
+from looptrans.algebra.positional.values import is_number
 from looptrans.analysis.api import is_written_once
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.joined.passes import NAMES

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 
 from looptrans.adjoint.equations.facts import Facts, bounds_of
-from looptrans.algebra.cells import condition_moved
+from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition, Every, Relation
 from looptrans.ir.index import (

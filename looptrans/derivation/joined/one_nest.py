@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.equations.definitions import range_moved
 from looptrans.adjoint.equations.solving import replacing
-from looptrans.algebra.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.derivation.joined.gathering import gathered, named, put, require_apart, require_sums
 from looptrans.derivation.joined.nests import (
     Nest,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.algebra.cells import same_cell
-from looptrans.algebra.fusion import fuse
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.other_states.fusion import fuse
+from looptrans.algebra.positional.cells import same_cell
 from looptrans.derivation.one_loop.bodies import (
     Rest,
     flow,

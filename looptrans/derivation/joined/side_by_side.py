@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from looptrans.algebra.cells import are_apart, mentions
+from looptrans.algebra.positional.cells import are_apart, mentions
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Read, Reduce, walk_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.algebra.cells import is_own_cell
+from looptrans.algebra.positional.cells import is_own_cell
 from looptrans.analysis import api
 from looptrans.derivation.joined.gathering import gathered, named, put, require_sums
 from looptrans.derivation.joined.nests import (

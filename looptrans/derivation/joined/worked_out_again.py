@@ -20,7 +20,7 @@ from looptrans.adjoint.equations.sums import canonical, expanded
 from looptrans.adjoint.normalizing.choices import with_choices
 from looptrans.adjoint.reading.reading import definitions_of
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.cells import mentions, value_moved
+from looptrans.algebra.positional.cells import mentions, value_moved
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.forms.masks import with_guards
 from looptrans.derivation.joined.flows import once_defined

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.certificate import OperatorCertificate
-from looptrans.algebra.closed import BlockComponent, ClosedForm
-from looptrans.algebra.laws import Equation, Law, domain_of
-from looptrans.algebra.normal import Assumptions, equality
-from looptrans.algebra.operator import Operator
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import names_of, put
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.normal_forms.normal import Assumptions, equality
+from looptrans.algebra.operators.closed import BlockComponent, ClosedForm
+from looptrans.algebra.operators.laws import Equation, Law, domain_of
+from looptrans.algebra.operators.operator import Operator
+from looptrans.algebra.positional.values import names_of, put
 from looptrans.derivation.one_loop.bodies import (
     Kept,
     Rest,

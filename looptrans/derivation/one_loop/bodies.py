@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from looptrans.algebra.assembly import assembled, flow_of, iteration_of
-from looptrans.algebra.cells import is_new_each_time, mentions, moved, same_cell
-from looptrans.algebra.edges import NoRecurrence, loop_named
-from looptrans.algebra.iteration import Iteration
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.assembly import assembled, flow_of, iteration_of
+from looptrans.algebra.iterations.edges import NoRecurrence, loop_named
+from looptrans.algebra.iterations.iteration import Iteration
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.positional.cells import is_new_each_time, mentions, moved, same_cell
 from looptrans.derivation.one_loop.writing import without
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import Condition, conjunction
@@ -347,7 +347,7 @@ def worked_out(rests: Iterable[Rest], body: tuple[Node, ...], loop: str) -> dict
 
 
 def _with_variable(value: Value, indices: dict[str, Var]) -> Value:
-    from looptrans.algebra.cells import value_moved
+    from looptrans.algebra.positional.cells import value_moved
 
     return value_moved(value, dict(indices))
 

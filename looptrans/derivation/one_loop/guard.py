@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.derivation.one_loop.bodies import position_of
 from looptrans.derivation.one_loop.guards import (
     conditions,

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isinf
 
-from looptrans.algebra.atoms import Undefined
-from looptrans.algebra.infinities import extremes, for_numbers, with_tests
-from looptrans.algebra.laws import Equation, Law, domain_of
-from looptrans.algebra.normal import Assumptions, equality
-from looptrans.algebra.operator import Operator
-from looptrans.algebra.order import inputs_of
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import names_of, put, without_repeats
+from looptrans.algebra.iterations.infinities import extremes, for_numbers, with_tests
+from looptrans.algebra.iterations.order import inputs_of
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.normal_forms.atoms import Undefined
+from looptrans.algebra.normal_forms.normal import Assumptions, equality
+from looptrans.algebra.normal_forms.terms import Terms
+from looptrans.algebra.operators.laws import Equation, Law, domain_of
+from looptrans.algebra.operators.operator import Operator
+from looptrans.algebra.positional.values import names_of, put, without_repeats
 from looptrans.derivation.one_loop.writing import at_least_one, with_next_values
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import Condition, Data, Every

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import isinf
 
-from looptrans.algebra.atoms import Undefined
-from looptrans.algebra.laws import Equation, Law, domain_of
-from looptrans.algebra.normal import Assumptions, equality
-from looptrans.algebra.operator import Operator
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.terms import Terms
-from looptrans.algebra.values import names_of, put
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.normal_forms.atoms import Undefined
+from looptrans.algebra.normal_forms.normal import Assumptions, equality
+from looptrans.algebra.normal_forms.terms import Terms
+from looptrans.algebra.operators.laws import Equation, Law, domain_of
+from looptrans.algebra.operators.operator import Operator
+from looptrans.algebra.positional.values import names_of, put
 from looptrans.derivation.one_loop.guards import conditions, next_values
 from looptrans.derivation.one_loop.writing import Update, flattened
 from looptrans.derivation.step import NotDone

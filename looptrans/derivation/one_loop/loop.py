@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from looptrans.algebra.certificate import OperatorCertificate
-from looptrans.algebra.finding import find_operator
-from looptrans.algebra.infinities import tests_infinity
-from looptrans.algebra.laws import Law
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.tried import tried_text
-from looptrans.algebra.values import put
+from looptrans.algebra.iterations.infinities import tests_infinity
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.operators.finding import find_operator
+from looptrans.algebra.operators.laws import Law
+from looptrans.algebra.operators.tried import tried_text
+from looptrans.algebra.positional.values import put
 from looptrans.derivation.one_loop.bodies import (
     flow,
     kept_of,

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from math import isfinite, isinf
 
 from looptrans.algebra.certificate import OperatorCertificate
-from looptrans.algebra.infinities import bottom_of
-from looptrans.algebra.laws import Law
-from looptrans.algebra.operator import Operator
-from looptrans.algebra.recurrence import Recurrence
+from looptrans.algebra.iterations.infinities import bottom_of
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.operators.laws import Law
+from looptrans.algebra.operators.operator import Operator
 from looptrans.derivation.one_loop.bodies import (
     flow,
     labels_of,

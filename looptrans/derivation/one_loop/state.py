@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from looptrans.algebra.change_of_state import ChangeOfState, freed_of_division, freed_of_numbers
-from looptrans.algebra.laws import Equation, Law
-from looptrans.algebra.numbers import NoNumber, evaluate, exact
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import ZERO, divide, names_of, put
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.operators.laws import Equation, Law
+from looptrans.algebra.other_states.change_of_state import (
+    ChangeOfState,
+    freed_of_division,
+    freed_of_numbers,
+)
+from looptrans.algebra.positional.numbers import NoNumber, evaluate, exact
+from looptrans.algebra.positional.values import ZERO, divide, names_of, put
 from looptrans.derivation.one_loop.bodies import labels_of, position_of, ranges_in, written_in
 from looptrans.derivation.one_loop.guards import (
     conditions,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.algebra.cells import is_own_cell
+from looptrans.algebra.positional.cells import is_own_cell
 from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.parts import Pieces, order_of_parts, pieces, sequences
 from looptrans.derivation.step import DerivationStep, NotDone

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from looptrans.algebra.bound import kept_apart
-from looptrans.algebra.one_order import with_sums
-from looptrans.algebra.recurrence import Recurrence
-from looptrans.algebra.values import names_of, put
+from looptrans.algebra.iterations.one_order import with_sums
+from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.positional.bound import kept_apart
+from looptrans.algebra.positional.values import names_of, put
 from looptrans.derivation.step import NotDone
 from looptrans.frontend import parse
 from looptrans.frontend.appearance import names_in

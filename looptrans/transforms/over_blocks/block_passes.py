@@ -7,7 +7,7 @@
             l = l + exp(s[j - j0] - m)
 
 The right one is what the left one does where each block is one element. Here it is only written
-down; whether the two mean the same is for the algebra to say (`looptrans.algebra.one_by_one`).
+down; whether the two mean the same is for the algebra to say (`algebra.elements.one_by_one`).
 """
 
 from __future__ import annotations

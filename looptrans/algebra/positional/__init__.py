@@ -1,0 +1,6 @@
+"""Values over positional names, the cells they are of, and their numbers.
+
+values                    values, trees, bound
+cells                     cells
+numbers                   numbers
+"""

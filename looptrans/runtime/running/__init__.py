@@ -1,0 +1,5 @@
+"""Emitted modules, and where they run.
+
+modules                   load, cache
+where they run            device, interpreter, threads
+"""
