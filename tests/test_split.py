@@ -201,9 +201,9 @@ def test_any_number_of_parts_gives_what_the_listing_does(
     text: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float64; also where parts have nothing to do, and where whole rows have not."""
-    verifying = runtime("verify_split")
+    verifying = runtime("verifying.split")
     monkeypatch.setattr(verifying, "emitted_split", lambda program: split(text))
-    monkeypatch.setattr(runtime("verify"), "KINDS", ("rising",))
+    monkeypatch.setattr(runtime("verifying.verify"), "KINDS", ("rising",))
     given = [{**sizes, "parts": parts} for parts in (1, 2, 3, 7)]
     small = [{**sizes, "N": length, "parts": 3} for length in (0, 1, 2)]
     report = verifying.verify_split(
@@ -217,9 +217,9 @@ def test_few_queries_of_a_long_cache(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Against torch in float64; a head without keys and a row that sees none are among them."""
     torch = pytest.importorskip("torch")
     monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(tmp_path))
-    runtime("device").prepare_device("cpu")
+    runtime("running.device").prepare_device("cpu")
     made = split(DECODE)
-    decode = runtime("verify").launcher_of(made.text, made.launcher, made.blocks).run
+    decode = runtime("verifying.verify").launcher_of(made.text, made.launcher, made.blocks).run
     H, G, M, N, E, D = 4, 2, 3, 70, 16, 8
     random = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(s, generator=random) for s in ((H, M, E), (G, N, E), (G, N, D)))
@@ -324,10 +324,10 @@ PACKED = ONE.format(
 def test_keys_of_sequences_whose_lengths_are_read(text: str) -> None:
     """Against torch in float64; the heads of a group are rows of matrix products."""
     torch = pytest.importorskip("torch")
-    runtime("device").prepare_device("cpu")
+    runtime("running.device").prepare_device("cpu")
     made = split(text)
     assert all("tl.dot(" in made.text.split("@triton.jit")[number] for number in (1, 2))
-    run = runtime("verify").launcher_of(made.text, made.launcher, made.blocks).run
+    run = runtime("verifying.verify").launcher_of(made.text, made.launcher, made.blocks).run
     H, G, E, D = 4, 2, 16, 8
     random = torch.Generator().manual_seed(0)
     keys, queries = [37, 0, 5], [2, 0, 3]
@@ -369,9 +369,9 @@ def test_rows_that_read_the_same_are_in_one_block(
     kernel = made.parts.kernels[0]
     assert [dim.role for dim in kernel.grid][-1] == "rows"
     assert "h" not in [dim.name for dim in kernel.grid]
-    verifying = runtime("verify_split")
+    verifying = runtime("verifying.split")
     monkeypatch.setattr(verifying, "emitted_split", lambda program: made)
-    monkeypatch.setattr(runtime("verify"), "KINDS", ("rising",))
+    monkeypatch.setattr(runtime("verifying.verify"), "KINDS", ("rising",))
     usual = {"B": 2, "H": 6, "G": 2, "R": 3, "M": 7, "N": 40, "E": 16, "D": 16, "parts": 2}
     sizes = [usual, {**usual, "B": 1, "M": 1, "N": 3}]
     if name in ("grouped", "two groupings"):
