@@ -47,6 +47,7 @@ from looptrans.adjoint.written.nests import (
 )
 from looptrans.adjoint.written.printing import Printed, body_text, shape_text
 from looptrans.adjoint.written.standing import has_sum, outside_sums, put_in
+from looptrans.adjoint.written.wide import worked_out_once
 from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import (
@@ -91,7 +92,7 @@ class Writer:
         system: Definitions, adjoints among them.
         sizes: Which of them are stored.
         outputs: The definition of each output.
-        kept: Adjoints that are stored in any case.
+        kept: What the backward listing stores in any case.
         saved: What the forward hands over, in order: names of definitions.
         nests: The nests that were written.
         shown: What saved definitions are called in the listings.
@@ -126,6 +127,8 @@ class Writer:
         """
         of = {name: self.outputs[output] for output, name in incoming.items()}
         self.arrays = replace(self.arrays, incoming=of)
+        terms = [term for gradient in gradients.values() for term in gradient.terms]
+        self.kept |= set(worked_out_once(self.program, self.system, self.is_stored, terms))
         made: list[Definition] = []
         nests: list[Nest] = []
         for name in self._stored_adjoints(gradients, saver):
@@ -161,7 +164,8 @@ class Writer:
                 return
             seen.add(name)
             stored = self.is_stored(name)
-            if stored and definition.origin == "forward" and saver.can(name):
+            given = definition.origin == "forward" and name not in self.kept
+            if stored and given and saver.can(name):
                 self.saved.append(name)
                 return
             for read in definition.reads():

@@ -56,6 +56,7 @@ from looptrans.derivation.together import (
     rows_again,
     sums,
     sums_in_loops,
+    wide_sums_in_loops,
 )
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.facts import DependenceReport, LoopVerdict
@@ -157,6 +158,7 @@ def derive(
             apart(work, results=nests == "results apart")
         elif nests not in ("as written", "results again", "sums in loops"):
             by_themselves(work, numbers=numbers)
+        wide_sums_in_loops(work)
         known = _scalars_with_flow(work)
         if (digits and _in_digits(work)) | _to_rows(work):
             known = flow(work.program)

@@ -27,7 +27,14 @@ from looptrans.derivation.joined.loops_as_sums import (
     mixed_loops,
     sum_loops,
 )
-from looptrans.derivation.joined.passes import Passes, brought_out, passes, sums_of_sums
+from looptrans.derivation.joined.passes import (
+    Passes,
+    brought_out,
+    count_of_wide_sums,
+    passes,
+    sums_of_sums,
+    wide_sums,
+)
 from looptrans.derivation.joined.side_by_side import worth_joining
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work, loop_name
@@ -53,12 +60,18 @@ def joined(work: Work, *, own: bool = False) -> None:
     again = work.take("worked out again") is None
     own_arrays(work, reused_too=own)
     brought_together(work)
-    if again and not any(step.kind == "one pass" for step in work.steps):
+    one_pass_made = any(step.kind == "one pass" for step in work.steps)
+    if again and (not one_pass_made or _sums_more(start, work)):
         work.back_to(start)
         own_arrays(work, reused_too=own)
         brought_together(work)
     if _runs(work) and any(step.kind == "versions" for step in work.steps):
         _joined_with_versions(work, start, own=own)
+
+
+def _sums_more(before: Work, work: Work) -> bool:
+    """Tell whether sums over more than a block holds are done more often than before."""
+    return count_of_wide_sums(work.program) > count_of_wide_sums(before.program)
 
 
 def _joined_with_versions(work: Work, start: Work, *, own: bool) -> None:
@@ -84,20 +97,31 @@ def _passes_joined(work: Work) -> int:
 def rows_again(work: Work, *, own: bool = False) -> None:
     """Do the same, where what loops of one iteration hand to another is worked out again."""
     own_arrays(work, reused_too=own)
+    mark = work.mark()
     if work.take("rows worked out again") is None:
         brought_together(work)
+        if _sums_more(mark, work):
+            work.back_to(mark)
 
 
 def results_again(work: Work) -> None:
     """Give each result a nest of its own, where numbers that several hang on would take room."""
     own_arrays(work)
-    work.take("results worked out again")
+    mark = work.mark()
+    if work.take("results worked out again") is None and _sums_more(mark, work):
+        work.back_to(mark)
 
 
 def sums_in_loops(work: Work) -> None:
     """Write sums of several variables as loops over the first, and leave loops what they are."""
     own_arrays(work)
     for label in tuple(sums_of_sums(work.program)):
+        work.take("sum as a loop", label)
+
+
+def wide_sums_in_loops(work: Work) -> None:
+    """Write sums of products as loops where no block is to hold all that they go over."""
+    for label in tuple(wide_sums(work.program)):
         work.take("sum as a loop", label)
 
 

@@ -11,7 +11,7 @@ from looptrans.executor.errors import InputMismatch, NoInputsFound
 from looptrans.ir.affine import Form
 from looptrans.ir.condition import compared
 from looptrans.ir.evaluate import Evaluator, Unknown
-from looptrans.ir.index import Index, Int, Param, parameters
+from looptrans.ir.index import Index, Int, Param, parameters, walk
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Array, Contract, Program
 from looptrans.ir.quotients import whole_quotients
@@ -188,7 +188,7 @@ class Sizes:
         found = (n for n in names if any(True for _ in solved(self._sums, n, self.values)))
         name = next(found, names[0])
         rest = [other for other in names if other != name]
-        values = [defaults[name], *OTHER_VALUES]
+        values = [defaults[name], *OTHER_VALUES, *_near_numbers(contracts, name)]
         asked = [v for v in solved(self._sums, name, self.values) if 0 <= v <= LARGEST]
         for value in dict.fromkeys(asked or values):
             if next(tries) > MOST_TRIES:
@@ -254,6 +254,19 @@ class Sizes:
         except ZeroDivisionError:
             return False
         return True
+
+
+def _near_numbers(contracts: list[Contract], name: str) -> list[int]:
+    """Return numbers that contracts name beside a size, and those next to them: 257 of F > 256."""
+    numbers = {
+        part.value
+        for contract in contracts
+        if _mentions(contract, [name])
+        for index in compared(contract.condition)
+        for part in walk(index)
+        if isinstance(part, Int)
+    }
+    return [n for number in sorted(numbers) for n in (number + 1, number, number - 1) if n >= 0]
 
 
 def _names_in(contract: Contract) -> tuple[str, ...]:

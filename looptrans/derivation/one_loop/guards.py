@@ -61,8 +61,16 @@ def extrema(step: Recurrence, operator: Operator) -> tuple[Extremum, ...]:
         start = step.state(component.state).bottom
         plain = component.coordinate == Real(component.state)
         if component.monoid in ("max", "min") and plain and start is not None:
-            found.append(Extremum(component.state, start, component.contribution))
+            term = _as_written(component.contribution, step.state(component.state).update)
+            found.append(Extremum(component.state, start, term))
     return tuple(found)
+
+
+def _as_written(term: Value, update: Value) -> Value:
+    """Return what a maximum or minimum is offered in the words of the update: (a + b) / 30."""
+    parts = (p for p in walk_value(update) if isinstance(p, Call) and p.function in ("max", "min"))
+    offered = (each for part in parts for each in part.arguments if each != term)
+    return next((each for each in offered if _is(each, term)), term)
 
 
 def infinity(value: Value) -> float | None:
@@ -180,11 +188,11 @@ def at_infinity(value: Value, extremum: Extremum) -> tuple[Value, ...]:
     return tuple(each for each in made if _has_value(each)) or (plain,)
 
 
-def _is(value: Value, number: Const) -> bool:
-    """Tell whether a value is a number, as far as that can be seen."""
+def _is(value: Value, other: Value) -> bool:
+    """Tell whether a value is another one, such as a number, as far as that can be seen."""
     terms = Terms()
     try:
-        return bool(terms.normal(value) == terms.normal(number))
+        return bool(terms.normal(value) == terms.normal(other))
     except Undefined:
         return False
 

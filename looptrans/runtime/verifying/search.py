@@ -12,7 +12,7 @@ from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare
 from looptrans.ir.condition import Relation, walk_condition
 from looptrans.ir.evaluate import evaluate
-from looptrans.ir.index import Index, Param, parameters
+from looptrans.ir.index import Index, Int, Param, parameters
 from looptrans.ir.program import Program
 from looptrans.ir.quotients import whole_quotients
 from looptrans.runtime.verifying.numbers import (
@@ -49,6 +49,7 @@ class Search:
         compound: The extents of loops that are no single size, with those of a block; 0 for none.
         solved: The sizes that others determine by a contract, each with the sum that it is.
         tied: Others that stand in contracts or divide: not every number suits the others.
+        least: Those of which contracts say how large they are at least, `F > 256`.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Search:
                     self.roles[each] = set(self.roles[name])
                     self.blocks[each] = self.blocks[name]
         self.tied = _tied(program, self.solved)
+        self.least = _least(program)
 
     # Sizes that fill blocks
 
@@ -170,6 +172,7 @@ class Search:
         self, numbers: Wanted, filled: Collection[str], table: Table, most: int
     ) -> dict[str, int] | None:
         """Return sizes at which a run makes no more operations, or None."""
+        numbers = self._lifted(numbers)
         if work(self._run, self._completed({n: each[0] for n, each in numbers.items()})) > most:
             return None
         found = self.reaching(self.fitting(numbers), filled, table)
@@ -179,9 +182,17 @@ class Search:
 
     def fitting(self, numbers: Wanted) -> dict[str, int] | None:
         """Return sizes that satisfy the listing, each the first of its numbers that can be had."""
+        numbers = self._lifted(numbers)
         found = self._fitting(numbers) if self.solved else None
         found = found or self._one_by_one(numbers)
         return None if found is None else self._reached(found)
+
+    def _lifted(self, numbers: Wanted) -> dict[str, tuple[int, ...]]:
+        """Return multiples of numbers where contracts ask for more: 40, of F > 256, becomes 280."""
+        return {
+            name: tuple(n * max(1, -(-self.least.get(name, 0) // n)) if n else n for n in each)
+            for name, each in numbers.items()
+        }
 
     def _fitting(self, numbers: Wanted) -> dict[str, int] | None:
         """Return sizes of which some are what the others determine."""
@@ -291,6 +302,21 @@ def _tied(program: Program, solved: Mapping[str, Index]) -> frozenset[str]:
     for index in whole_quotients(program):
         found.update(parameters(index))
     return frozenset(found)
+
+
+def _least(program: Program) -> dict[str, int]:
+    """Return how large sizes are at least, where contracts compare them with numbers."""
+    found: dict[str, int] = {}
+    for contract in program.contracts:
+        match contract.condition:
+            case Relation(">" | ">=" | "==" as op, Param(name), Int(number)):
+                least = number + (op == ">")
+            case Relation("<" | "<=" | "==" as op, Int(number), Param(name)):
+                least = number + (op == "<")
+            case _:
+                continue
+        found[name] = max(least, found.get(name, 0))
+    return found
 
 
 def _fits(program: Program, sizes: Mapping[str, int]) -> bool:

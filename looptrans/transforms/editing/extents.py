@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from looptrans.ir.affine import (
     Form,
@@ -253,7 +253,7 @@ def is_never_negative(program: Program, index: Index, ranges: Ranges) -> bool:
 
 
 def is_within(program: Program, least: Index, extent: Index) -> bool:
-    """Tell whether an extent is surely so large, as sizes are or a contract says: H == G * R.
+    """Tell whether an extent is surely so large, by sizes or by a contract: H == G * R, F > 256.
 
     Args:
         program: The program.
@@ -263,13 +263,30 @@ def is_within(program: Program, least: Index, extent: Index) -> bool:
     room = difference(extent, least)
     rooms = [room]
     for contract in program.contracts:
-        match contract.condition:
-            case Relation("==", left, right) if not contract.generators:
-                apart = difference(left, right)
-                rooms += [total(room, apart), difference(room, apart)]
-            case _:
-                pass
+        if contract.generators or not isinstance(contract.condition, Relation):
+            continue
+        op, left, right = contract.condition.op, contract.condition.left, contract.condition.right
+        apart = difference(left, right)
+        if op in ("==", "<", "<="):  # right - left, at least 0
+            rooms.append(total(room, apart if op != "<" else total(apart, 1)))
+        if op in ("==", ">", ">="):
+            rooms.append(difference(room, apart if op != ">" else total(apart, -1)))
     return any(is_never_negative(program, each, {}) for each in rooms)
+
+
+WIDE: Final = 256
+"""A sum of products over more than this goes over blocks of them; else all are in one block."""
+
+
+def is_wide(program: Program, bounds: Range) -> bool:
+    """Tell whether a range surely has too many iterations for a block that holds all of them.
+
+    Args:
+        program: The program; a contract may say so: `assert F > 256`.
+        bounds: The range.
+    """
+    length = difference(bounds.stop, bounds.start)
+    return bounds.step == 1 and _is_fixed(length) and is_within(program, Int(WIDE + 1), length)
 
 
 def _term_is_never_negative(program: Program, term: Index, ranges: Ranges) -> bool:

@@ -1,0 +1,75 @@
+"""What a backward listing keeps in memory because working it out again would take long.
+
+    ds[t, v] = dl[t] * (exp(sum(x[t, f] * W[v, f] for f) - lse[t]) - 1)
+
+Each cell sums products over more than a block holds (`assert F > 256`). Gradients that sum ds over
+t, or over v, would each go over all of f for each of its cells; they read it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from looptrans.adjoint.equations.definitions import Definition, System, free_variables
+from looptrans.adjoint.equations.sums import Term
+from looptrans.ir.index import Int, variables
+from looptrans.ir.program import Program
+from looptrans.ir.value import Binary, Read, Reduce, Value, walk_value
+from looptrans.transforms.editing.extents import is_wide
+
+
+def worked_out_once(
+    program: Program, system: System, is_stored: Callable[[str], bool], terms: Iterable[Term]
+) -> Iterator[str]:
+    """Yield the definitions that sums read, and that are worked out from sums over wide ranges.
+
+    Args:
+        program: The listing; its contracts say what is wide.
+        system: Its definitions, adjoints among them.
+        is_stored: Tells whether a definition is in memory.
+        terms: What gradients are the sums of.
+    """
+    for term in terms:
+        if not term.generators:
+            continue
+        for atom, _ in term.factors:
+            for part in walk_value(atom):
+                if not isinstance(part, Read):
+                    continue
+                definition = system.definitions.get(part.access.array)
+                if definition is None or is_stored(definition.name) or not _is_full(definition):
+                    continue
+                if _is_summed_wide(program, system, is_stored, definition):
+                    yield definition.name
+
+
+def _is_full(definition: Definition) -> bool:
+    """Tell whether the rows of an array are all of one length, from 0 on."""
+    ranges = [g.range for g in definition.indices]
+    return all(r.step == 1 and r.start == Int(0) and not variables(r.stop) for r in ranges)
+
+
+def _is_summed_wide(
+    program: Program, system: System, is_stored: Callable[[str], bool], definition: Definition
+) -> bool:
+    """Tell whether a cell, worked out again, sums products of two rows over a wide range."""
+    for part in walk_value(definition.value):
+        match part:
+            case Reduce("sum", (over,), body) if is_wide(program, over.range):
+                if _is_of_two(body, over.variable):
+                    return True
+            case Read(access) if access.array in system.definitions:
+                inner = system.definitions[access.array]
+                if not is_stored(inner.name) and _is_summed_wide(program, system, is_stored, inner):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _is_of_two(value: Value, over: str) -> bool:
+    """Tell whether a value is a product of two rows that have other variables of their own."""
+    if not isinstance(value, Binary) or value.op != "*":
+        return False
+    left, right = (set(free_variables(each)) for each in (value.left, value.right))
+    return over in left & right and bool(left - right) and bool(right - left)
