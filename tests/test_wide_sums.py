@@ -32,12 +32,12 @@ def loss(X: Float[Array, "T F"], W: Float[Array, "V F"], y: Int[Array, "T"]):
         found[t] = m + log(l) - z
     return found
 """
-WIDE = LOSS.format(contract="assert F > 256")
+WIDE = LOSS.format(contract="assert F > 512")
 PLAIN = LOSS.format(contract="assert F > 0")
 
 ATTENTION = """
 def attention(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
-    assert E >= 512
+    assert E >= 1024
     S = zeros((M, N))
     O = zeros((M, D))
     for i in range(0, M):
@@ -59,12 +59,12 @@ def attention(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N
 @pytest.mark.parametrize(
     ("contract", "least"),
     [
-        ("F > 256", 257),
-        ("256 < F", 257),
-        ("F >= 300", 300),
-        ("300 <= F", 300),
-        ("F == 512", 512),
-        ("F != 256", 0),
+        ("F > 512", 513),
+        ("512 < F", 513),
+        ("F >= 600", 600),
+        ("600 <= F", 600),
+        ("F == 1024", 1024),
+        ("F != 512", 0),
         ("F < 1000", 0),
         ("F <= 1000", 0),
         ("1000 > F", 0),
@@ -83,8 +83,8 @@ def rows(X: Float[Array, "F"], Y: Float[Array, "G"]):
 """)
     assert is_within(listing, Int(least), Param("F"))
     assert not is_within(listing, Int(least + 1), Param("F"))
-    assert is_wide(listing, Range(Int(0), Param("F"))) == (least > 256)
-    assert is_wide(listing, Range(Int(100), Param("F"))) == (least > 356)
+    assert is_wide(listing, Range(Int(0), Param("F"))) == (least > 512)
+    assert is_wide(listing, Range(Int(100), Param("F"))) == (least > 612)
     assert not is_wide(listing, Range(Int(0), Param("F"), 2))
 
 
@@ -123,7 +123,7 @@ def test_what_wide_sums_lead_to_is_worked_out_once_for_both_gradients() -> None:
 @pytest.mark.parametrize("listing", [WIDE, ATTENTION], ids=["a loss", "weights"])
 def test_gradients_of_wide_sums(listing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extents, "WIDE", 0)
-    small = program(listing.replace("> 256", "> 0").replace(">= 512", ">= 1"))
+    small = program(listing.replace("> 512", "> 0").replace(">= 1024", ">= 1"))
     found = backward(small)
     check(small, found, times=1)
     rows = "X[t, f] * W[v, f]" if listing == WIDE else "Q[i, e] * K[j, e]"
@@ -131,9 +131,9 @@ def test_gradients_of_wide_sums(listing: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_sizes_are_found_beyond_what_contracts_ask() -> None:
-    assert prepare(program(WIDE), {}).integers["F"] == 257
-    assert prepare(program(WIDE.replace("> 256", "== 4096")), {}).integers["F"] == 4096
-    assert prepare(program(WIDE.replace("> 256", "< 3")), {}).integers["F"] == 2
+    assert prepare(program(WIDE), {}).integers["F"] == 513
+    assert prepare(program(WIDE.replace("> 512", "== 4096")), {}).integers["F"] == 4096
+    assert prepare(program(WIDE.replace("> 512", "< 3")), {}).integers["F"] == 2
 
 
 @pytest.mark.parametrize("bias", ["", " + c[v]"])

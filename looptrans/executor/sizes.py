@@ -257,7 +257,7 @@ class Sizes:
 
 
 def _near_numbers(contracts: list[Contract], name: str) -> list[int]:
-    """Return numbers that contracts name beside a size, and those next to them: 257 of F > 256."""
+    """Return numbers that contracts name beside a size, and those next to them: 513 of F > 512."""
     numbers = {
         part.value
         for contract in contracts

@@ -2,7 +2,7 @@
 
     ds[t, v] = dl[t] * (exp(sum(x[t, f] * W[v, f] for f) - lse[t]) - 1)
 
-Each cell sums products over more than a block holds (`assert F > 256`). Gradients that sum ds over
+Each cell sums products over more than a block holds (`assert F > 512`). Gradients that sum ds over
 t, or over v, would each go over all of f for each of its cells; they read it instead.
 """
 

@@ -152,7 +152,7 @@ def wide_sums(program: Program) -> Iterator[str]:
 
     As a loop it goes over blocks of them, while the block of sums stays where it is:
 
-        S = sum(x[t, f] * W[v, f] for f in range(0, F))        F > 256
+        S = sum(x[t, f] * W[v, f] for f in range(0, F))        F > 512
 
     Args:
         program: The program.

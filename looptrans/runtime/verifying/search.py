@@ -49,7 +49,7 @@ class Search:
         compound: The extents of loops that are no single size, with those of a block; 0 for none.
         solved: The sizes that others determine by a contract, each with the sum that it is.
         tied: Others that stand in contracts or divide: not every number suits the others.
-        least: Those of which contracts say how large they are at least, `F > 256`.
+        least: Those of which contracts say how large they are at least, `F > 512`.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Search:
         return None if found is None else self._reached(found)
 
     def _lifted(self, numbers: Wanted) -> dict[str, tuple[int, ...]]:
-        """Return multiples of numbers where contracts ask for more: 40, of F > 256, becomes 280."""
+        """Return multiples of numbers where contracts ask for more: 40, of F > 512, becomes 520."""
         return {
             name: tuple(n * max(1, -(-self.least.get(name, 0) // n)) if n else n for n in each)
             for name, each in numbers.items()

@@ -253,7 +253,7 @@ def is_never_negative(program: Program, index: Index, ranges: Ranges) -> bool:
 
 
 def is_within(program: Program, least: Index, extent: Index) -> bool:
-    """Tell whether an extent is surely so large, by sizes or by a contract: H == G * R, F > 256.
+    """Tell whether an extent is surely so large, by sizes or by a contract: H == G * R, F > 512.
 
     Args:
         program: The program.
@@ -274,7 +274,7 @@ def is_within(program: Program, least: Index, extent: Index) -> bool:
     return any(is_never_negative(program, each, {}) for each in rooms)
 
 
-WIDE: Final = 256
+WIDE: Final = 512
 """A sum of products over more than this goes over blocks of them; else all are in one block."""
 
 
@@ -282,7 +282,7 @@ def is_wide(program: Program, bounds: Range) -> bool:
     """Tell whether a range surely has too many iterations for a block that holds all of them.
 
     Args:
-        program: The program; a contract may say so: `assert F > 256`.
+        program: The program; a contract may say so: `assert F > 512`.
         bounds: The range.
     """
     length = difference(bounds.stop, bounds.start)
