@@ -48,10 +48,10 @@ def measurement(**facts: Any) -> Measurement:
     return Measurement(**{**usual, **facts})
 
 
-def inspection(result: Result, target: str = "cuda:90") -> Inspection:
+def inspection(result: Result, target: str = "cuda:90", width: int = 64) -> Inspection:
     job = Job("scale_kernel", {}, {}, (), target, 8, 3)
     config = Config({"BLOCK_R": 128}, 8, 3)
-    return Inspection("scale", "bfloat16", (inspected(job, {"W": 64}, config, result),))
+    return Inspection("scale", "bfloat16", (inspected(job, {"W": width}, config, result),))
 
 
 def entry(result: Result, target: str = "cuda:90") -> Any:
@@ -144,6 +144,17 @@ def test_what_speaks_against_a_kernel(result: Measurement, target: str, said: st
     assert said in gate
     assert "  ! " in inspection_text(found)
     assert entry(result, target)["gates"] == [gate]
+
+
+def test_rows_that_are_too_wide_for_a_block_are_named() -> None:
+    def said(width: int) -> str:
+        (kernel,) = inspection(measurement(shared=300_000), width=width).kernels
+        return kernel.gates[0]
+
+    assert said(4096).endswith(
+        "with assert W > 512 in the listing, sums of products over W go over blocks"
+    )
+    assert said(512).endswith("it cannot be launched")
 
 
 def test_what_is_not_known_is_said() -> None:

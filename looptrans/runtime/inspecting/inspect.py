@@ -13,6 +13,7 @@ from looptrans.runtime.inspecting.arguments import configured, job, known_sizes,
 from looptrans.runtime.inspecting.device import DEVICES, Device, Occupancy, occupancy
 from looptrans.runtime.inspecting.job import Job, Measurement, Refusal, Result
 from looptrans.runtime.inspecting.process import compiled
+from looptrans.transforms.editing.extents import WIDE
 
 if TYPE_CHECKING:
     from looptrans.emit.backward import EmittedBackward
@@ -210,7 +211,7 @@ def inspected(job: Job, sizes: Mapping[str, int], config: Config, result: Result
     fits = None
     gates: tuple[str, ...] = ()
     if isinstance(result, Measurement):
-        gates = tuple(_gates(result, device))
+        gates = tuple(_gates(result, device, sizes))
         if result.registers is not None:
             fits = occupancy(
                 device, job.warps, result.registers, result.shared, result.tensor_memory
@@ -218,7 +219,7 @@ def inspected(job: Job, sizes: Mapping[str, int], config: Config, result: Result
     return Inspected(job.kernel, device, sizes, config, result, fits, gates)
 
 
-def _gates(result: Measurement, device: Device) -> list[str]:
+def _gates(result: Measurement, device: Device, sizes: Mapping[str, int]) -> list[str]:
     """Return what speaks against a kernel before it is ever run."""
     gates: list[str] = []
     if result.shared > device.shared_limit:
@@ -226,6 +227,12 @@ def _gates(result: Measurement, device: Device) -> list[str]:
             f"it needs {result.shared} bytes of shared memory, and a program may have "
             f"{device.shared_limit}: it cannot be launched"
         )
+        wide = next((name for name, size in sizes.items() if size > WIDE), None)
+        if wide is not None:
+            gates[-1] += (
+                f"; with assert {wide} > {WIDE} in the listing, sums of products over {wide} go "
+                "over blocks"
+            )
     if result.tensor_memory > device.tensor_memory:
         gates.append(
             f"it needs {result.tensor_memory} columns of tensor memory, and there are "
