@@ -42,6 +42,11 @@ def softmax_cross_entropy(*, X: Floats, y: Integers) -> Outputs:
     return {"loss": log_sum_exp - label_score}
 
 
+def linear_cross_entropy(*, X: Floats, W: Floats, y: Integers) -> Outputs:
+    """-log softmax(X W^T)[n, y[n]]: features X (N, F), W (V, F), labels y (N) -> loss (N)."""
+    return softmax_cross_entropy(X=X @ W.T, y=y)
+
+
 def rmsnorm(*, X: Floats, w: Floats, eps: float) -> Outputs:
     """Rows over their root mean square, times w: X (M, N), w (N) -> Y (M, N)."""
     root_mean_square = np.sqrt(np.mean(X**2, axis=1, keepdims=True) + eps)

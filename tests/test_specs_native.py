@@ -69,6 +69,11 @@ def cross_entropy_inputs(rng: np.random.Generator, *, N: int, V: int) -> Inputs:
     return {"X": 3 * rng.standard_normal((N, V)), "y": rng.integers(0, V, N)}
 
 
+def wide_cross_entropy_inputs(rng: np.random.Generator, *, N: int, V: int) -> Inputs:
+    X, W = rng.standard_normal((N, 513)), rng.standard_normal((V, 513))
+    return {"X": X, "W": W / 8, "y": rng.integers(0, V, N)}
+
+
 def rmsnorm_inputs(rng: np.random.Generator, *, M: int, N: int) -> Inputs:
     return {"X": rng.standard_normal((M, N)), "w": rng.standard_normal(N), "eps": 1e-3}
 
@@ -99,6 +104,12 @@ CASES: dict[str, tuple[Callable[..., Inputs], list[Sizes], Reference, list[str]]
         cross_entropy_inputs,
         LABEL_SIZES,
         references.softmax_cross_entropy,
+        ["loss"],
+    ),
+    "linear_cross_entropy": (
+        wide_cross_entropy_inputs,
+        LABEL_SIZES,
+        references.linear_cross_entropy,
         ["loss"],
     ),
     "rmsnorm": (rmsnorm_inputs, ROW_SIZES, references.rmsnorm, ["Y"]),
