@@ -443,10 +443,10 @@ linear_cross_entropy_kernel_tuned = {
             linear_cross_entropy_kernel_config(*row)
             for row in [
                 (128, 64, 64, 8, 3), (128, 32, 32, 8, 2), (128, 32, 32, 8, 3), (128, 64, 64, 8, 2),
-                (128, 128, 128, 8, 2), (128, 128, 128, 8, 3), (64, 32, 32, 4, 2),
-                (64, 32, 32, 4, 3), (64, 64, 64, 4, 2), (64, 64, 64, 4, 3), (64, 128, 128, 4, 2),
-                (64, 128, 128, 4, 3), (128, 32, 32, 4, 2), (128, 32, 32, 4, 3), (128, 64, 64, 4, 2),
-                (128, 64, 64, 4, 3), (128, 128, 128, 4, 2), (128, 128, 128, 4, 3),
+                (128, 128, 64, 8, 2), (128, 128, 64, 8, 3), (64, 32, 32, 4, 2), (64, 32, 32, 4, 3),
+                (64, 64, 64, 4, 2), (64, 64, 64, 4, 3), (64, 128, 64, 4, 2), (64, 128, 64, 4, 3),
+                (128, 32, 32, 4, 2), (128, 32, 32, 4, 3), (128, 64, 64, 4, 2), (128, 64, 64, 4, 3),
+                (128, 128, 64, 4, 2), (128, 128, 64, 4, 3),
             ]
         ],
         key=["N", "F", "V"],
@@ -1170,7 +1170,7 @@ def linear_cross_entropy_backward(X, W, y, lse, dloss, *, wanted=None, tune=True
     return dX, dW
 
 
-@torch.library.custom_op(_free("linear_cross_entropy_forward_23810e98"), mutates_args=())
+@torch.library.custom_op(_free("linear_cross_entropy_forward_d9efb047"), mutates_args=())
 def _linear_cross_entropy_forward_operator(
     X: torch.Tensor, W: torch.Tensor, y: torch.Tensor, tune: bool, check: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -1186,7 +1186,7 @@ def _(X, W, y, tune, check):
     )
 
 
-@torch.library.custom_op(_free("linear_cross_entropy_backward_23810e98"), mutates_args=())
+@torch.library.custom_op(_free("linear_cross_entropy_backward_d9efb047"), mutates_args=())
 def _linear_cross_entropy_backward_operator(
     X: torch.Tensor, W: torch.Tensor, y: torch.Tensor, lse: torch.Tensor, dloss: torch.Tensor,
     wanted: list[bool], tune: bool

@@ -6,6 +6,7 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.derivation.derive import derive
+from looptrans.emit.listing import lowered
 from looptrans.executor.inputs import prepare
 from looptrans.ir.index import Int, Param
 from looptrans.ir.listing import listing as text_of
@@ -148,3 +149,10 @@ def test_bounded_scores_get_a_guard_too(bias: str, capped: str) -> None:
     found = derive(program(listing), "fold")
     assert "guard" in [step.kind for step in found.steps]
     assert not found.notes
+
+
+def test_blocks_of_a_plain_product_inside_a_loop_are_no_deeper_than_they_need_be() -> None:
+    (kernel,) = lowered(program(WIDE)).kernels
+    tried = [config.blocks for config in kernel.narrow.tuned]
+    assert {"BLOCK_T": 128, "BLOCK_V": 128, "BLOCK_F": 64} in tried
+    assert {blocks["BLOCK_F"] for blocks in tried} == {32, 64}

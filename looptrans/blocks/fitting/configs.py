@@ -20,6 +20,7 @@ _SHARED = 227 * 1024
 # is then gone before the next block, and the numbers a thread holds say whether it has room.
 _FEW = (128, 64), (128, 32), (64, 64), (64, 32), (64, 16)
 _MOST = 112
+_DEEP = 64  # how much of what it sums over a plain product takes at once
 _PLAIN = 64  # a block of a plain product, and nothing beside it
 # Of more products, the last need what the first began with: see `strain`, whose limits stand with
 # the blocks. Addresses do not become fewer with the blocks, so that less of them fits beside.
@@ -56,7 +57,7 @@ def choices(
         if len(rows) == 2:
             return _of_two_rows(rows, tiles, needed)
         strains = strains_of(body) if _most_in_a_loop(body) > 2 else None
-        return _of_rows(rows, tiles, needed, strains)
+        return _of_rows(rows, tiles, _inside_of_loops(body), needed, strains)
     if not products and largest == 3 and len(rows) == 1 and tiles:
         return (_of_rows_alone(rows[0].block or "", tiles),) * 2
     if products or largest > 2:
@@ -96,6 +97,13 @@ def _all(body: tuple[Op, ...]) -> list[Expr]:
 
 def _everything(body: tuple[Op, ...]) -> list[Expr]:
     return [part for expr in _all(body) for part in walk(expr)]
+
+
+def _inside_of_loops(body: tuple[Op, ...]) -> frozenset[str]:
+    """Return the blocks of loops that stand in others, as of a product for each block of these."""
+    loops = (op for op in ops_in(body) if isinstance(op, TileLoop))
+    inner = (op for loop in loops for op in ops_in(loop.body) if isinstance(op, TileLoop))
+    return frozenset(op.dim.block or "" for op in inner)
 
 
 def _most_in_a_loop(body: tuple[Op, ...]) -> int:
@@ -159,6 +167,7 @@ def _of_two_rows(
 def _of_rows(
     rows: tuple[Dim, ...],
     tiles: tuple[Dim, ...],
+    inside: frozenset[str],
     needed: Footprints,
     strains: tuple[Strain, ...] | None,
 ) -> tuple[Choice, Choice]:
@@ -167,6 +176,7 @@ def _of_rows(
     Args:
         rows: The dimensions of rows.
         tiles: Those of tiles.
+        inside: The blocks of tiles that are gone over for each block of others: a plain product.
         needed: What its loops need.
         strains: What they need registers for, where one has more than two products: the blocks of
             those fill the registers.
@@ -176,7 +186,9 @@ def _of_rows(
     lanes = _lanes(needed)
 
     def config(row: int, tile: int, warps: int, stages: int) -> Config:
-        return Config({n: row if n in own else tile for n in names}, warps, stages)
+        inner = min(tile, _DEEP)
+        sizes = {n: row if n in own else inner if n in inside else tile for n in names}
+        return Config(sizes, warps, stages)
 
     def has_room(each: Config, most: float) -> bool:
         if strains is None:
