@@ -45,6 +45,9 @@ from looptrans.ir.value import (
 )
 
 
+_NUMBER = Const(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """A number an iteration is given.
@@ -95,7 +98,7 @@ class Naming:
                 atom
                 for atom in atoms
                 if _can_be_taken_apart(atom)
-                and any(self._common(atom, part) for part in atoms if _is_other(part, atom))
+                and any(self._overlap(atom, part) for part in atoms if _is_other(part, atom))
             ]
             if not shared:
                 break
@@ -220,6 +223,10 @@ class Naming:
         """Tell whether two parts share something that changes from iteration to iteration."""
         mine = {unit for unit in _units(a) if self._varies(unit)}
         return any(unit in mine for unit in _units(b))
+
+    def _overlap(self, atom: Value, part: Value) -> bool:
+        """Tell whether another part has something of one, and not only all of it, as one number."""
+        return self._common(atom, replaced(part, lambda p: _NUMBER if p == atom else None))
 
     def _is_uniform(self, value: Value) -> bool:
         return not any(self._varies(unit) for unit in _units(value))
