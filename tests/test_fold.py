@@ -192,10 +192,9 @@ def test_a_loop_that_is_no_fold_stays_sequential() -> None:
     assert [loop.execution for loop in loops(found.last)] == ["sequential"]
 
 
-def test_passes_stay_apart_where_one_pass_could_not_be_guarded() -> None:
-    # A score of -inf adds 0 * -inf: whether that is nothing is not shown.
-    found = derive(
-        program("""
+def test_one_pass_has_a_number_wherever_the_passes_have_one() -> None:
+    """A score of -inf adds 0 * -inf, which is no number, in one pass as in two."""
+    listing = program("""
 def entropy(x: Float[Array, "N"]):
     m = -inf
     for j in range(0, N):
@@ -204,11 +203,16 @@ def entropy(x: Float[Array, "N"]):
     for j in range(0, N):
         s = s + exp(x[j] - m) * x[j]
     return m, s
-"""),
-        "fold",
-    )
-    assert found.decision == "legal" and found.steps == ()
-    assert "neutral" in found.notes[0]
+""")
+    found = derive(listing, "fold")
+    assert [step.kind for step in found.steps] == ["one pass", "guard"]
+    (law,) = (law for law in found.steps[-1].laws if law.name == "neutral")
+    assert law.by_definition == "s2 is no number there, in the listing as in blocks"
+    for values in ([], [3.0], [-900.0, 2.0, 2.5], [1.0, -1e30, 0.0], [4.0, -np.inf, 5.0]):
+        inputs = {"x": np.array(values)}
+        want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
+        np.testing.assert_allclose(mine["s"], want["s"], rtol=1e-12)
+        assert np.isnan(want["s"]) == (-np.inf in values)
 
 
 def test_a_saved_derivation_is_proved_again() -> None:

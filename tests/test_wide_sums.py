@@ -137,20 +137,6 @@ def test_sizes_are_found_beyond_what_contracts_ask() -> None:
     assert prepare(program(WIDE.replace("> 512", "< 3")), {}).integers["F"] == 2
 
 
-@pytest.mark.parametrize("bias", ["", " + c[v]"])
-@pytest.mark.parametrize("capped", ["", "            s = 30.0 * tanh(s / 30.0)\n"])
-def test_bounded_scores_get_a_guard_too(bias: str, capped: str) -> None:
-    """Blocks of which no iteration counts offer -inf, which such a score itself never is."""
-    listing = LOSS.format(contract="assert V > 0").replace(
-        'W: Float[Array, "V F"],', 'W: Float[Array, "V F"], c: Float[Array, "V"],'
-    )
-    listing = listing.replace("            m_new =", f"{capped}            m_new =", 1)
-    listing = listing.replace("in range(0, F))", f"in range(0, F)){bias}", 1)
-    found = derive(program(listing), "fold")
-    assert "guard" in [step.kind for step in found.steps]
-    assert not found.notes
-
-
 def test_blocks_of_a_plain_product_inside_a_loop_are_no_deeper_than_they_need_be() -> None:
     (kernel,) = lowered(program(WIDE)).kernels
     tried = [config.blocks for config in kernel.narrow.tuned]

@@ -266,7 +266,12 @@ def _near_numbers(contracts: list[Contract], name: str) -> list[int]:
         for part in walk(index)
         if isinstance(part, Int)
     }
-    return [n for number in sorted(numbers) for n in (number + 1, number, number - 1) if n >= 0]
+    return [
+        n
+        for number in sorted(numbers)
+        for n in (number + 1, number, number - 1)
+        if 0 <= n <= LARGEST
+    ]
 
 
 def _names_in(contract: Contract) -> tuple[str, ...]:

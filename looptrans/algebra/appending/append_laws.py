@@ -16,8 +16,8 @@ from dataclasses import replace
 from looptrans.algebra.appending.append_state import AppendedState, Pick
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
-from looptrans.algebra.normal_forms.normal import Assumptions, equality
-from looptrans.algebra.operators.laws import Equation, Law, joined
+from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value
+from looptrans.algebra.operators.laws import Equation, Law, joined, neutral_law
 from looptrans.algebra.positional.values import ZERO, add, multiply, names_of, put
 from looptrans.ir.monoids import Monoid
 from looptrans.ir.rewrite import replaced
@@ -133,14 +133,20 @@ def _picks_join(step: Recurrence, picked: list[tuple[AppendedState, Pick]]) -> L
 def _left_out(
     step: Recurrence, moved: list[AppendedState], states: tuple[AppendedState, ...]
 ) -> Law:
-    """Prove that an iteration that offers an infinity to an extremum adds nothing."""
+    """Prove that an iteration that offers an infinity to an extremum adds nothing.
+
+    A term that is no number there, as exp(x - t) * x, is none in the listing either.
+    """
     terms = {state.state.name: state.term for state in states}
-    equations = []
+    equations, none = [], []
     for state in moved:
         for name, bound in state.waits_for:
             value = _at(state.term, terms[name], bound)
-            equations.append(_proved(step, state.state.name, value, ZERO))
-    return Law("neutral", "B(x, t) = 0 where x is as small as ⊥", tuple(equations))
+            if has_value(value):
+                equations.append(_proved(step, state.state.name, value, ZERO))
+            else:
+                none.append(state.state.name)
+    return neutral_law("B(x, t) = 0 where x is as small as ⊥", tuple(equations), none)
 
 
 def _begun(step: Recurrence, moved: list[AppendedState]) -> Law:

@@ -44,7 +44,6 @@ from looptrans.ir.value import (
     walk_value,
 )
 
-
 _NUMBER = Const(0)
 
 

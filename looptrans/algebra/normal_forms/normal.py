@@ -96,6 +96,15 @@ def equality(left: Value, right: Value, assumed: Assumptions | None = None) -> E
 
 # The laws of one operator, and the steps of one derivation, ask much the same.
 @lru_cache(maxsize=2048)
+def has_value(value: Value) -> bool:
+    """Tell whether a value is a number or an infinity, and not what 0 * inf or inf - inf is."""
+    try:
+        Terms().normal(value)
+    except Undefined:
+        return False
+    return True
+
+
 def _decided(left: Value, right: Value, given: Assumptions) -> Equality:
     names = names_of(left, right)
     terms = Terms(given.domain, given.minus_infinity)

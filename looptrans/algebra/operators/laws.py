@@ -81,6 +81,26 @@ class Law:
         )
 
 
+def neutral_law(statement: str, equations: tuple[Equation, ...], none: Iterable[str]) -> Law:
+    """Return the law that an element at the infinity adds nothing.
+
+    Args:
+        statement: The law as a formula.
+        equations: Its equations.
+        none: The states whose updates are no numbers there, and neither are the listing's.
+    """
+    names = ", ".join(dict.fromkeys(none))
+    if not names:
+        return Law("neutral", statement, equations)
+    said = f"{names} is no number there, in the listing as in blocks"
+    return Law(
+        "neutral",
+        f"{statement}; {said}" if equations else statement,
+        equations,
+        by_definition="" if equations else said,
+    )
+
+
 def step_of(recurrence: Recurrence, states: dict[str, Value]) -> dict[str, Value]:
     """Return the states after one more iteration."""
     return {state.name: put(state.update, states) for state in recurrence.states}

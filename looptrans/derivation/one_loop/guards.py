@@ -18,9 +18,9 @@ from looptrans.algebra.iterations.infinities import extremes, for_numbers, with_
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.normal_forms.atoms import Undefined
-from looptrans.algebra.normal_forms.normal import Assumptions, equality
+from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value
 from looptrans.algebra.normal_forms.terms import Terms
-from looptrans.algebra.operators.laws import Equation, Law, domain_of
+from looptrans.algebra.operators.laws import Equation, Law, domain_of, neutral_law
 from looptrans.algebra.operators.operator import Operator
 from looptrans.algebra.positional.values import names_of, put, without_repeats
 from looptrans.derivation.one_loop.writing import at_least_one, with_next_values
@@ -156,7 +156,7 @@ def _is_number(step: Recurrence, name: str, wanted: list[Extremum]) -> bool:
     values = [step.state(name).update]
     for extremum in wanted:
         values = [at for value in values for at in at_infinity(value, extremum)]
-    return all(_has_value(put(value, nothing)) for value in values)
+    return all(has_value(put(value, nothing)) for value in values)
 
 
 def at_infinity(value: Value, extremum: Extremum) -> tuple[Value, ...]:
@@ -185,7 +185,7 @@ def at_infinity(value: Value, extremum: Extremum) -> tuple[Value, ...]:
             ):
                 ways.append(set(chosen))
     made = (put(value, dict.fromkeys(way, start)) for way in ways)
-    return tuple(each for each in made if _has_value(each)) or (plain,)
+    return tuple(each for each in made if has_value(each)) or (plain,)
 
 
 def _is(value: Value, other: Value) -> bool:
@@ -197,27 +197,22 @@ def _is(value: Value, other: Value) -> bool:
         return False
 
 
-def _has_value(value: Value) -> bool:
-    try:
-        Terms().normal(value)
-    except Undefined:
-        return False
-    return True
-
-
 def neutral(step: Recurrence, operator: Operator, guards: Mapping[str, Condition]) -> Law:
     """Show that an element at the infinity changes nothing once there has been a number."""
-    equations = []
+    equations, none = [], []
     domain = domain_of(step, operator, operator.positive, operator.nonnegative)
     for extremum in extrema(step, operator):
         for name, condition in guards.items():
             if extremum.next not in _tested(condition):
                 continue
             for update in at_infinity(step.state(name).update, extremum):
+                if not has_value(update):
+                    none.append(name)
+                    continue
                 proof = equality(update, Real(name), Assumptions(domain))
                 equations.append(Equation(name, update, Real(name), proof))
     statement = "step(s, x) = s where x is as small as ⊥ and s is not ⊥"
-    return Law("neutral", statement, tuple(equations))
+    return neutral_law(statement, tuple(equations), none)
 
 
 def _tested(condition: Condition) -> set[str]:
