@@ -576,7 +576,7 @@ def f(A, C, n: Int[Array, "N+1"], N):
 
 
 def test_distances_that_a_remainder_leaves_are_all_listed_at_given_contents() -> None:
-    """S2 writes B[0] in (1,2) and in (3,0): isl found no least distance there, unless asked well."""
+    """S2 writes B[0] in (1,2) and in (3,0); isl found no distance between them that is least."""
     text = """
 def f(B: Float[Array, "N"], t: Int[Array, "N", "0:N"], N):
     for i in range(1, N, 2):
