@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from looptrans.blocks.scheduled.reach import below, reached
+from looptrans.emit.listing import emitted
 from looptrans.frontend import parse
 from looptrans.ir.listing import index_text
 from looptrans.ir.source import Source
@@ -104,3 +105,13 @@ def test_what_may_be_negative(lines: tuple[str, ...], found: list[str]) -> None:
         for name, axis, where, least in below(parse(Source("listing.py", HEAD + body)))
     ]
     assert seen == found
+
+
+def test_a_cell_that_only_a_loop_touches_is_stored_where_it_is() -> None:
+    """Without iterations the listing touches nothing: of no elements there is no first one."""
+    text = 'def f(x: Float[Array, "N"]):\n    A = zeros(N)\n'
+    text += "    for i in range(0, N):\n        A[0] = A[0] + x[i]\n    return A\n"
+    given = parse(Source("listing.py", text))
+    assert "tl.store(A_ptr, A, mask=0 < N)" in emitted(given).text
+    rows = text.replace("A = zeros(N)", "A = zeros((N, 1))").replace("A[0]", "A[i, 0]")
+    assert "0 < " not in emitted(parse(Source("listing.py", rows))).text.split("def f_kernel(")[1]

@@ -577,6 +577,18 @@ def f(A, C, n: Int[Array, "N+1"], N):
     assert "may flow/value S2 -> S1 A (<,=) (1,0) r | N=3: (1,1) -> (2,1)" in found
 
 
+def test_distances_that_a_remainder_leaves_are_all_listed_at_given_contents() -> None:
+    """S2 writes B[0] in (1,2) and in (3,0); isl found no distance between them that is least."""
+    text = """
+def f(B: Float[Array, "N"], t: Int[Array, "N", "0:N"], N):
+    for i in range(1, N, 2):
+        for j in range(0, N):
+            B[t[i]] = 1.0
+            B[j % 2] = 2.0
+"""
+    compare(text, {"N": 4}, {"t": np.array([1, 1, 3, 3])}, frozenset({"opaque"}))
+
+
 def test_guards_by_several_quotients_are_truths_of_iterations() -> None:
     """A guard and its opposite are one truth; two quotients are looked into."""
     text = """

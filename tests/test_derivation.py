@@ -402,3 +402,40 @@ def own(X: Float[Array, "M N"]):
     np.testing.assert_array_equal(
         execute(after, sizes=sizes)["y"], execute(before, sizes=sizes)["y"]
     )
+
+
+def test_a_loop_that_sets_only_a_number_that_nothing_reads_is_left_out() -> None:
+    """Two loops that were made one held nothing any more, and had no name to be found by."""
+    text = """
+def f(A: Float[Array, "N"], B: Float[Array, "N"]):
+    for l in range(1, N):
+        for i in range(0, N):
+            a = i
+    A[0] += 2.0
+    for i in range(1, N):
+        B[i] = A[i] * A[0]
+    return A, B
+"""
+    found = derive(program(text), "forward")
+    assert found.decision == "legal"
+    after = found.steps[-1].after
+    inputs = {"A": np.arange(4.0), "B": np.zeros(4)}
+    expected = execute(program(text), inputs=inputs, sizes={"N": 4})
+    for name, values in execute(after, inputs=inputs, sizes={"N": 4}).items():
+        np.testing.assert_array_equal(values, expected[name])
+
+
+def test_what_a_block_keeps_of_a_row_has_no_less_than_no_elements() -> None:
+    text = """
+def f(A: Float[Array, "N+2"], x: Float[Array, "N"]):
+    y = 0.0
+    for j in range(0, N):
+        y = y + x[j]
+        for k in range(0, N - 1):
+            A[k] = min(A[k], x[j] * k)
+    return A, y
+"""
+    after = derive(program(text), "forward").steps[-1].after
+    assert "A_b = empty(max(0, N - 1))" in listing(after)
+    inputs = {"A": np.arange(2.0), "x": np.zeros(0)}
+    assert execute(after, inputs=inputs, sizes={"N": 0})["y"] == 0.0

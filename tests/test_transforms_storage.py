@@ -452,6 +452,8 @@ def test_what_cannot_be_privatized() -> None:
     once = privatize(read(TEMPORARY), "j", "t").after
     assert "t is private to the iterations of j already" in refusal(privatize, once, "j", "t")
     assert "q_i is not used in the loop d" in refusal(privatize, spec("flash_forward"), "d", "q_i")
+    unread = "s = 1.0\nfor i in range(N):\n    if i < i:\n        y[i] = s\n"
+    assert "s is set nowhere in the loop i" in refusal(privatize, read(unread), "i", "s")
 
 
 # Expand

@@ -235,10 +235,14 @@ def program_of_indices(program: Program) -> Program:
 
 
 def _without(program: Program, unread: frozenset[str]) -> Program:
-    """Return a program without what sets integer scalars that nothing reads."""
+    """Return a program without what sets integer scalars that nothing reads, and loops around."""
 
     def change(node: Node) -> tuple[Node, ...]:
-        return () if is_set_in_vain(node, unread) else (node,)
+        match node:
+            case Loop(body=()) | If(label=None, body=(), orelse=()):
+                return ()
+            case _:
+                return () if is_set_in_vain(node, unread) else (node,)
 
     return replace(program, body=rewritten(program.body, change))
 

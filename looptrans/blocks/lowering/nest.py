@@ -23,6 +23,7 @@ from looptrans.blocks.places.storage import Storage, sets_first
 from looptrans.blocks.scheduled.grid import is_read
 from looptrans.blocks.scheduled.lifting import lifted, narrowed
 from looptrans.blocks.scheduled.ranges import bounds_of
+from looptrans.blocks.scheduled.reach import reached
 from looptrans.blocks.scheduled.serial import OneRowEach
 from looptrans.blocks.scheduled.sites import Path
 from looptrans.ir.condition import ALWAYS, Condition, is_of_indices
@@ -144,12 +145,17 @@ class Nest:
         self.b.emit(Store(storage.array, places, value, mask, labels[-1:]))
 
     def _held(self, storage: Storage, places: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Return that the cells of a block are there, where only guards say so.
+        """Return that the cells of a block are there, where only guards or loops say so.
 
-        What is asked of integers that are read may be the bound of a loop by now, which is empty.
+        What is asked of integers that are read may be the bound of a loop by now, which is empty;
+        so may be the loop that alone touches `A[0]` of an array without elements.
         """
         looked_up = any(opaque_terms(index) for index in storage.subscripts)
-        if looked_up or all(site.guards for site in storage.sites if site.is_write):
+        in_loops = any(
+            array == storage.array and lengths and not isinstance(places[axis], Position)
+            for array, axis, lengths, _ in reached(self.b.program)
+        )
+        if looked_up or in_loops or all(s.guards for s in storage.sites if s.is_write):
             return self.b.held(storage.array, places)
         return ()
 

@@ -69,6 +69,7 @@ from looptrans.ir.value import (
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.extents import extent
 from looptrans.transforms.editing.nest import fresh_name, loops_around, replace_at, statements_in
 from looptrans.transforms.steps.strip_mine import strip, strip_mine
 
@@ -204,7 +205,7 @@ class _Blocks:
                 if name in known:
                     tests.append((f"c{part.number}", known[name].start))
             array = self.program.array(state.access.array)
-            shape = [vector_extent(ranges[v]) for v in state.over]
+            shape = [extent(self.program, vector_extent(ranges[v])) for v in state.over]
             name = writer.array(f"{array.name.replace('.', '_')}_b", tuple(shape), array.element)
             found.append(
                 _Component(
@@ -223,7 +224,11 @@ class _Blocks:
     ) -> tuple[Declaration, ...]:
         return tuple(
             Declaration(
-                part.cell.array, Create("empty", tuple(vector_extent(ranges[v]) for v in part.over))
+                part.cell.array,
+                Create(
+                    "empty",
+                    tuple(extent(self.program, vector_extent(ranges[v])) for v in part.over),
+                ),
             )
             for part in parts
             if part.over

@@ -83,6 +83,9 @@ def _private(program: Program, path: LoopPath, called: str, names: tuple[str, ..
     done, images = finished(after, same_names(program, after))
     verdict = check_storage(program, done, images)
     shared = [name for name in names if sites_outside(program, name, path.position)]
+    if verdict.decision == "legal":
+        for name in shared:
+            _require_set(program, path, name)
     if verdict.decision != "unknown" and shared:
         renamed = _with_own_names(program, path, names, shared)
         apart, others = finished(renamed, same_names(program, renamed))
@@ -147,6 +150,18 @@ def _require_local(program: Program, path: LoopPath, array: Array) -> None:
         raise NothingToDo(
             f"{name} is not used in the loop {loop}",
             place_of(path.loop),
+            remedy="name a local that the loop sets",
+        )
+
+
+def _require_set(program: Program, path: LoopPath, name: str) -> None:
+    """Require that the loop sets a name, whose copies would else be nothing that can be read."""
+    inside = [s for s in sites_of(program, name) if path.position in s.place.loop_positions]
+    if not any(site.relation.is_write for site in inside):
+        raise NothingToDo(
+            f"{name} is set nowhere in the loop {loop_name(program, path.position)}",
+            _span(tuple(inside)),
+            why="what reads it there never runs",
             remedy="name a local that the loop sets",
         )
 
