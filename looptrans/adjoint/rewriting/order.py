@@ -97,7 +97,9 @@ def with_numbers_inward(program: Program) -> Inward | None:
     Args:
         program: The program.
     """
-    return with_values_inward(program, lambda p, path: not _is_free(p, path))
+    return with_values_inward(
+        program, lambda p, path, inner: not (_is_free(p, path) or _is_free(p, inner))
+    )
 
 
 def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
@@ -108,8 +110,42 @@ def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
     Args:
         program: The program.
     """
-    found = with_values_inward(program, _is_free, little=True)
+    found = with_values_inward(
+        program, lambda p, path, inner: _is_free(p, path) and _is_free(p, inner), fewer=2
+    )
     return found or with_guards_inward(program, _is_free)
+
+
+def with_numbers_out_of_the_way(program: Program) -> Inward | None:
+    """Work numbers out in a free loop that may then go outside of one that carries a state.
+
+        for t:                                   for t:
+            a = exp(-b[t])                           for e: for d:
+            for e: for d:                  ->            a = exp(-b[t])
+                S[e, d] = a * S[e, d] + x                S[e, d] = a * S[e, d] + x
+
+    Args:
+        program: The program.
+    """
+    names: tuple[str, ...] = ()
+    after = program
+    while True:
+        step = with_values_inward(after, _is_in_state, fewer=1)
+        if step is None:
+            return None
+        names, after = (*names, *step.names), step.program
+        if with_loops_outward(after) is not None:
+            return Inward(after, tuple(dict.fromkeys(names)))
+
+
+def _is_in_state(program: Program, path: LoopPath, inner: LoopPath) -> bool:
+    """Tell whether a loop, or one around it, carries what it does not only add to."""
+    try:
+        carrying = carrying_loops(program, flow_of(program))
+    except NoRecurrence:
+        return False
+    around = (path, *loops_around(program, path.position))
+    return any(each.position in carrying and not _only_adds(each.loop) for each in around)
 
 
 def with_rows_from_0(program: Program) -> GuardedStarts | None:
