@@ -10,7 +10,7 @@ Whatever i belongs to no other i: with i outside, j carries a few numbers and no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
 
 from looptrans.adjoint.carried.accumulating import accumulation
@@ -141,11 +141,18 @@ def with_numbers_out_of_the_way(program: Program) -> Inward | None:
 def _is_in_state(program: Program, path: LoopPath, inner: LoopPath) -> bool:
     """Tell whether a loop, or one around it, carries what it does not only add to."""
     try:
-        carrying = carrying_loops(program, flow_of(program))
+        known = flow_of(program)
+        carrying = carrying_loops(program, known)
     except NoRecurrence:
         return False
     around = (path, *loops_around(program, path.position))
-    return any(each.position in carrying and not _only_adds(each.loop) for each in around)
+    return any(
+        each.position in carrying
+        and not _only_adds(
+            each.loop, {d.array for d in known.dependences if d.carried_by == each.variable}
+        )
+        for each in around
+    )
 
 
 def with_rows_from_0(program: Program) -> GuardedStarts | None:
@@ -217,9 +224,19 @@ def _has_passes(program: Program, path: LoopPath, carrying: dict[Position, bool]
     )
 
 
-def _only_adds(loop: Loop) -> bool:
-    """Tell whether a loop does nothing but add to what is there: any order suits that."""
-    inside = [node for node in nodes(loop.body) if isinstance(node, Assign)]
+def _only_adds(loop: Loop, names: Container[str] | None = None) -> bool:
+    """Tell whether a loop does nothing but add to what is there: any order suits that.
+
+    Args:
+        loop: The loop.
+        names: The arrays and scalars that count; all of them by default.
+    """
+    inside = [
+        node
+        for node in nodes(loop.body)
+        if isinstance(node, Assign)
+        and (names is None or any(target.array in names for target in node.targets))
+    ]
     return all(
         len(node.targets) == len(node.values) == 1
         and accumulation(node.targets[0], node.values[0]) is not None
