@@ -53,20 +53,26 @@ def with_guards(program: Program) -> Program:
 def _shared(program: Program) -> frozenset[Condition]:
     """Return the tests of what no statement writes that mask both an extremum and a sum.
 
-    One of the two may stand under a guard as it is written.
+    One of the two may stand under a guard as it is written, where nothing else is chosen by that.
     """
     found: dict[bool, set[Condition]] = {True: set(), False: set()}
+    guarding: dict[bool, set[Condition]] = {True: set(), False: set()}
+    chosen: set[Condition] = set()
     for node in nodes(program.body):
         match node:
             case Assign() if (masked := _masked_fold(node)) is not None:
                 found[masked[0] == "sum"].add(masked[1])
+            case Assign(values=values):
+                parts = (part for value in values for part in walk_value(value))
+                chosen |= {part.condition for part in parts if isinstance(part, Select)}
             case If(condition, body, ()):
                 folds = (_fold(each) for each in nodes(body) if isinstance(each, Assign))
                 for operator, _ in filter(None, folds):
-                    found[operator == "sum"].add(condition)
+                    guarding[operator == "sum"].add(condition)
             case _:
                 pass
-    both = found[True] & found[False]
+    guarded = (found[True] | guarding[True]) & (found[False] | guarding[False]) - chosen
+    both = found[True] & found[False] | guarded
     return frozenset(each for each in both if not touched((If(each, ()),)) & written(program))
 
 
