@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.adjoint import proofs
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.equations.sums import Term, _orders, canonical
@@ -335,3 +336,40 @@ def test_a_sum_is_known_whatever_its_variables_are_called_and_in_whatever_order(
     assert canonical(known) != canonical(term("i", "j", "k", (0, 1, 2), "j", "i"))
     # Only what ranges alike is tried in every order.
     assert len(list(_orders(known.generators))) == 2
+
+
+def test_what_vanishes_is_not_multiplied_by_what_only_a_sum_divides_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weights over 1 + exp(-G[j]): times that for each j the terms would be thousands."""
+    text = """
+def gated(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+          G: Float[Array, "N"]):
+    O = zeros((M, D))
+    for i in range(0, M):
+        m = 0.0
+        for j in range(0, N):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(0, E)))
+        l = exp(-m)
+        for j in range(0, N):
+            l += exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - m) / (1.0 + exp(-G[j]))
+        for j in range(0, N):
+            w = exp(sum(Q[i, e] * K[j, e] for e in range(0, E)) - m) / (1.0 + exp(-G[j])) / l
+            for d in range(0, D):
+                O[i, d] += w * V[j, d]
+    return O
+"""
+    most = 0
+    opened = proofs.opened
+
+    def counted(*given: Any, **named: Any) -> list[Term]:
+        nonlocal most
+        found = opened(*given, **named)
+        most = max(most, len(found))
+        return found
+
+    monkeypatch.setattr(proofs, "opened", counted)
+    found = backward(parse(Source("<gated>", text)))
+    assert any("vanishes" in step.name for step in found.steps)
+    assert all(c.verdict == "legal" for step in found.steps for c in step.certificates)
+    assert 0 < most < 32

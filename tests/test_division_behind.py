@@ -121,3 +121,32 @@ def test_nothing_is_divided_where_the_divisor_of_nothing_is_no_number(divisor: s
         }
         want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
         np.testing.assert_allclose(mine["O"], want["O"], rtol=1e-12)
+
+
+def test_what_is_taken_off_an_exponent_is_no_divisor() -> None:
+    """exp(x) may be too large where exp(x - m) is not, though both passes are one without m."""
+    listing = program("""
+def f(x: Float[Array, "M N"], v: Float[Array, "N"], a: Bool[Array, "N"], b: Bool[Array, "N"]):
+    O = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            m = max(m, x[i, j] if a[j] else -inf)
+        l = 0.0
+        for j in range(0, N):
+            if b[j]:
+                p = exp(x[i, j] - m)
+                l += p
+                O[i] += p * v[j]
+        O[i] = O[i] / l
+    return O
+""")
+    found = derive(listing, "fold")
+    inputs = {
+        "x": np.array([[1000.0, 1001.0, 999.0]]),
+        "v": np.array([1.0, 2.0, 3.0]),
+        "a": np.array([True, True, False]),
+        "b": np.array([True, False, True]),
+    }
+    want, mine = (execute(each, inputs=inputs) for each in (listing, found.last))
+    np.testing.assert_allclose(mine["O"], want["O"], rtol=1e-12)

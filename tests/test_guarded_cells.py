@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from looptrans.adjoint.rewriting.cells_in_steps import with_cells_set_once
 from looptrans.adjoint.rewriting.guarded_cells import with_guarded_cells
 from looptrans.cli.main import main
 from looptrans.executor import execute
@@ -72,3 +73,56 @@ def test_a_tridiagonal_system_has_kernels_of_both_passes(tmp_path: Path) -> None
     file.write_text(text.replace("p = zeros((M, N))", "p = zeros((M, N)); x = zeros((M, N))"))
     sizes = ["--sizes", "M=3,N=5", "--dtype", "float32"]
     assert main(["verify", str(file), "--pass", "both", *sizes]) == 0
+
+
+# A scan whose cells are set in two steps, the second of which not every iteration takes.
+SCAN = """
+def scan(x: Float[Array, "T C"], a: Float[Array, "T C"], new: Bool[Array, "T"]):
+    h = zeros((T, C))
+    for t in range(T):
+        for c in range(C):
+            {steps}
+    return h
+"""
+ADDED = """h[t, c] = x[t, c]
+            if {guard}:
+                h[t, c] += a[t, c] * h[t - 1, c]"""
+CHOSEN = """if {guard}:
+                h[t, c] = x[t, c] + a[t, c] * h[t - 1, c]
+            else:
+                h[t, c] = x[t, c]"""
+
+
+@pytest.mark.parametrize(
+    ("steps", "guard"),
+    [(ADDED, "t > 0"), (ADDED, "t > 0 and not new[t]"), (CHOSEN, "t > 0 and not new[t]")],
+)
+def test_what_is_set_in_steps_is_set_once(steps: str, guard: str, tmp_path: Path) -> None:
+    text = SCAN.format(steps=steps.format(guard=guard))
+    listing = program(text)
+    found = with_cells_set_once(listing)
+    assert found is not None and found.arrays == ("h",)
+    assert text_of(found.program).count("h[t, c] =") == 1
+    draw = np.random.default_rng(0)
+    inputs = {name: draw.uniform(-1.0, 1.0, (5, 3)) for name in ("x", "a")}
+    inputs["new"] = np.array([False, False, True, False, False])
+    want = execute(listing, inputs=inputs)["h"]
+    np.testing.assert_array_equal(execute(found.program, inputs=inputs)["h"], want)
+    file = tmp_path / "listing.py"
+    file.write_text(text)
+    sizes = ["--sizes", "T=5,C=3", "--dtype", "float32"]
+    assert main(["verify", str(file), "--pass", "both", *sizes]) == 0
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        CHOSEN.format(guard="t > 0"),
+        ADDED.format(guard="t > 0").replace("h[t - 1, c]", "h[t - c, c]"),
+        ADDED.format(guard="t > 0").replace("h[t, c] = x[t, c]", "h[t, c] += x[t, c]"),
+        ADDED.format(guard="t > 0").replace("h[t, c] = x", "if t > 1: h[t, c] = x"),
+        ADDED.format(guard="t > 0").replace("h[t - 1, c]", "a[t - 1, c]"),
+    ],
+)
+def test_steps_that_may_meet_another_cell_or_none_stay(steps: str) -> None:
+    assert with_cells_set_once(program(SCAN.format(steps=steps))) is None

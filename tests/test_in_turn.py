@@ -222,3 +222,16 @@ def test_positions_that_go_on_are_the_same() -> None:
     inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
     want, have = (execute(p, sizes=sizes, inputs=inputs)["O"] for p in (listing, found.last))
     np.testing.assert_allclose(have, want, rtol=1e-10)
+
+
+@pytest.mark.parametrize("count", [-1, 0, 2])
+def test_a_cache_may_be_filled_as_far_as_a_number_says(count: int) -> None:
+    text = LISTING.format(new="N", others="range(N)", sign="").replace("range(P)", "range(n)")
+    listing = program(text.replace("):\n", ", n: int):\n", 1))
+    found = derive(listing, "fold")
+    assert "concatenated" in [step.kind for step in found.steps]
+    sizes = {"M": 2, "P": 3, "N": 3, "E": 2, "D": 2, "n": count}
+    inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+    want = execute(listing, sizes=sizes, inputs=inputs)["O"]
+    have = execute(found.last, sizes=sizes, inputs=inputs)["O"]
+    np.testing.assert_allclose(have, want, rtol=1e-10, atol=1e-12)

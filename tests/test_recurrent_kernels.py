@@ -64,6 +64,18 @@ def gru(X: Float[Array, "T D"], Z: Float[Array, "T D"], R: Float[Array, "T D"],
             n = tanh(X[t, k] + r * sum(Uh[k, e] * h[t, e] for e in range(D)))
             h[t + 1, k] = (1.0 - z) * n + z * h[t, k]
     return h
+### gated linear attention, whose decays stand before the loop that needs them
+def gated(q: Float[Array, "T D"], v: Float[Array, "T D"], g: Float[Array, "T D"],
+          b: Float[Array, "T"]):
+    o = zeros((T, D)); S = zeros((D, D))
+    for t in range(T):
+        a = exp(-b[t] * b[t])
+        for e in range(D):
+            f = a / (1.0 + exp(-g[t, e]))
+            for d in range(D):
+                S[e, d] = f * S[e, d] + q[t, e] * v[t, d]
+                o[t, d] += q[t, e] * S[e, d]
+    return o
 ### LSTM whose gates stand in one array
 def gates(x: Float[Array, "T D"], W: Float[Array, "4 D D"], U: Float[Array, "4 D D"]):
     hs = zeros((T, D)); h = zeros(D); c = zeros(D); g = zeros((T, 4, D))

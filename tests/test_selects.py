@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -123,6 +123,32 @@ def test_a_mask_of_data_at_a_maximum_and_at_its_sums_is_one_guard(
         want = execute(listing, sizes=sizes, inputs=inputs)["O"]
         have = execute(found.last, sizes=sizes, inputs=inputs)["O"]
         np.testing.assert_allclose(have, want, rtol=1e-12)
+
+
+GUARDED = MASKED.replace(
+    "            l += exp(S[i, j] - m) if OTHER else 0.0\n",
+    "            if OTHER:\n                l += exp(S[i, j] - m)\n",
+).replace(
+    "            for d in range(D):\n"
+    "                O[i, d] += (exp(S[i, j] - m) / l if TEST else 0.0)",
+    "            if OTHER:\n              for d in range(D):\n"
+    "                O[i, d] += exp(S[i, j] - m) / l",
+)
+
+
+@pytest.mark.parametrize(
+    ("test", "other", "passes"),
+    [("ok[i, j]", "ok[i, j]", 1), ("j < D or ok[i, j]", "j < D or ok[i, j]", 1)],
+)
+def test_a_mask_at_a_maximum_is_the_guard_of_its_sums(test: str, other: str, passes: int) -> None:
+    """What is added up has its maximum taken off also where scores are too large for exp."""
+    listing = program(GUARDED.replace("TEST", test).replace("OTHER", other))
+    found = derive(listing, "fold")
+    assert text_of(found.last).count("for j in range(") == passes
+    inputs: dict[str, Any] = dict(prepare(listing, {"M": 3, "N": 5, "D": 2}, None, 1).arrays)
+    inputs["S"] = 1000.0 * (1.0 + np.abs(inputs["S"]))
+    want = execute(listing, inputs=inputs)["O"]
+    np.testing.assert_allclose(execute(found.last, inputs=inputs)["O"], want, rtol=1e-12)
 
 
 READ = """

@@ -283,6 +283,12 @@ def test_what_no_output_leads_to_is_exactly_0() -> None:
     assert not error_of([np.nan], [0.0], absolute=[1.0]).passed
 
 
+def test_what_is_saved_may_be_the_larger_by_its_rounding() -> None:
+    stray = [1.0, 1e-2], [1.0, 0.0]
+    assert not error_of(*stray, absolute=[1.0, 0.0], dtype="float16", moved=[1.0, 0.0]).passed
+    assert error_of(*stray, absolute=[1.0, 0.0], dtype="float16", moved=[1.0, 1e-2]).passed
+
+
 def test_an_infinite_gradient_is_met_as_such() -> None:
     for others in ([0.0], [1.0]):
         exact = [-np.inf, *others]
@@ -715,6 +721,20 @@ def f(X: Float[Array, "T F"], Y: Float[Array, "T D"]):
     )
     rounded = listing(with_rounded_operands(given, "float16"))
     assert "W[f, d] + Y[t, d] * float16(g * g / (1.0 + exp(-g)))" in rounded
+    given = program_of(
+        """
+def f(X: Float[Array, "T F"], Y: Float[Array, "T D"], w: Float[Array, "T"]):
+    W = zeros((F, D))
+    for t in range(T):
+        for f in range(F):
+            g = X[t, f] ** 3
+            for d in range(D):
+                W[f, d] = W[f, d] + Y[t, d] * w[t] * g
+    return W
+"""
+    )
+    rounded = listing(with_rounded_operands(given, "float16"))
+    assert "W[f, d] + Y[t, d] * float16(g * w[t])" in rounded
     given = program_of(
         """
 def f(X: Float[Array, "T F"], Y: Float[Array, "T D"], w: Float[Array, "F D"]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from looptrans.adjoint.equations.definitions import plain_name, refreshed
+from looptrans.adjoint.equations.definitions import free_variables, plain_name, refreshed
 from looptrans.adjoint.equations.sums import Term, combined, expanded, times
 from looptrans.adjoint.sweep.derivatives import used_derivatives
 from looptrans.adjoint.sweep.vanishing import agree as written_out_agree
@@ -266,7 +266,9 @@ def _vanishing(reverse: Reverse, finding: Finding, statistics: tuple[LogSum, ...
         lowest: dict[Value, int] = {}
         for term in terms:
             for atom, exponent in term.factors:
-                lowest[atom] = min(lowest.get(atom, 0), exponent)
+                # What differs between the terms of a sum does not divide the sum.
+                if not term.bound.intersection(free_variables(atom)):
+                    lowest[atom] = min(lowest.get(atom, 0), exponent)
         below = tuple((a, -p) for a, p in lowest.items() if p < 0 and isinstance(a, Read))
         terms = combined([times(term, Term(Fraction(1), below)) for term in terms])
         if not terms or not below:

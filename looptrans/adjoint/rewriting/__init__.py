@@ -2,7 +2,8 @@
 
 all of them               simpler
 names and words           own_names, bound_names, alike, written_alike
-loops                     order, within, along_rows, few_iterations, guarded_cells, mirrored, unread
+loops                     order, within, along_rows, few_iterations, guarded_cells, cells_in_steps,
+                          mirrored, unread
 folds                     first_terms, last_terms, row_parts, gathered
 weights                   divided, weights_apart
 largest of what is made   extremes, extents, attaining, spelled

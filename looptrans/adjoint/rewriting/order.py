@@ -10,7 +10,7 @@ Whatever i belongs to no other i: with i outside, j carries a few numbers and no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
 
 from looptrans.adjoint.carried.accumulating import accumulation
@@ -102,7 +102,9 @@ def with_numbers_inward(program: Program) -> Inward | None:
     Args:
         program: The program.
     """
-    return with_values_inward(program, lambda p, path: not _is_free(p, path))
+    return with_values_inward(
+        program, lambda p, path, inner: not (_is_free(p, path) or _is_free(p, inner))
+    )
 
 
 def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
@@ -113,8 +115,49 @@ def with_numbers_to_rows(program: Program) -> Inward | Asked | None:
     Args:
         program: The program.
     """
-    found = with_values_inward(program, _is_free, little=True)
+    found = with_values_inward(
+        program, lambda p, path, inner: _is_free(p, path) and _is_free(p, inner), fewer=2
+    )
     return found or with_guards_inward(program, _is_free)
+
+
+def with_numbers_out_of_the_way(program: Program) -> Inward | None:
+    """Work numbers out in a free loop that may then go outside of one that carries a state.
+
+        for t:                                   for t:
+            a = exp(-b[t])                           for e: for d:
+            for e: for d:                  ->            a = exp(-b[t])
+                S[e, d] = a * S[e, d] + x                S[e, d] = a * S[e, d] + x
+
+    Args:
+        program: The program.
+    """
+    names: tuple[str, ...] = ()
+    after = program
+    while True:
+        step = with_values_inward(after, _is_in_state, fewer=1)
+        if step is None:
+            return None
+        names, after = (*names, *step.names), step.program
+        if with_loops_outward(after) is not None:
+            return Inward(after, tuple(dict.fromkeys(names)))
+
+
+def _is_in_state(program: Program, path: LoopPath, inner: LoopPath) -> bool:
+    """Tell whether a loop, or one around it, carries what it does not only add to."""
+    try:
+        known = flow_of(program)
+        carrying = carrying_loops(program, known)
+    except NoRecurrence:
+        return False
+    around = (path, *loops_around(program, path.position))
+    return any(
+        each.position in carrying
+        and not _only_adds(
+            each.loop, {d.array for d in known.dependences if d.carried_by == each.variable}
+        )
+        for each in around
+    )
 
 
 def with_rows_from_0(program: Program) -> GuardedStarts | None:
@@ -186,9 +229,19 @@ def _has_passes(program: Program, path: LoopPath, carrying: dict[Position, bool]
     )
 
 
-def _only_adds(loop: Loop) -> bool:
-    """Tell whether a loop does nothing but add to what is there: any order suits that."""
-    inside = [node for node in nodes(loop.body) if isinstance(node, Assign)]
+def _only_adds(loop: Loop, names: Container[str] | None = None) -> bool:
+    """Tell whether a loop does nothing but add to what is there: any order suits that.
+
+    Args:
+        loop: The loop.
+        names: The arrays and scalars that count; all of them by default.
+    """
+    inside = [
+        node
+        for node in nodes(loop.body)
+        if isinstance(node, Assign)
+        and (names is None or any(target.array in names for target in node.targets))
+    ]
     return all(
         len(node.targets) == len(node.values) == 1
         and accumulation(node.targets[0], node.values[0]) is not None

@@ -20,6 +20,7 @@ from looptrans.adjoint.normalizing.picking import Picked, with_picks_added
 from looptrans.adjoint.rewriting.alike import Alike, with_sums_alike
 from looptrans.adjoint.rewriting.along_rows import AlongRows, with_sums_along_rows
 from looptrans.adjoint.rewriting.attaining import Attaining, with_extrema_written
+from looptrans.adjoint.rewriting.cells_in_steps import CellsInSteps, with_cells_set_once
 from looptrans.adjoint.rewriting.divided import Divided, with_weights_divided
 from looptrans.adjoint.rewriting.few_iterations import FewIterations, with_few_iterations
 from looptrans.adjoint.rewriting.first_terms import Begun, with_first_terms_inside
@@ -29,6 +30,7 @@ from looptrans.adjoint.rewriting.mirrored import Mirrored, with_mirrors_apart
 from looptrans.adjoint.rewriting.order import (
     with_loops_outward,
     with_numbers_inward,
+    with_numbers_out_of_the_way,
     with_numbers_to_rows,
     with_rows_from_0,
     with_rows_outward,
@@ -78,6 +80,7 @@ _Seen: TypeAlias = (
     | Unasked
     | Attaining
     | Begun
+    | CellsInSteps
     | Divided
     | Ended
     | FewIterations
@@ -109,6 +112,7 @@ ORDER: Final = (
     "written alike",
     "few iterations",
     "guarded cells",
+    "cells in steps",
     "idle guards",
     "guarded rows",
     "own names",
@@ -122,6 +126,7 @@ ORDER: Final = (
     "whole loops",
     "loops within",
     "loops outward",
+    "numbers out of the way",
     "elements",
     "along rows",
 )
@@ -197,6 +202,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "written alike": lambda p: with_values_alike(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
+    "cells in steps": lambda p: with_cells_set_once(program_of_indices(p)),
     "own names": with_own_names,
     NAMES: lambda p: with_own_names(p, throughout=True),
     MIRRORS: with_mirrors_apart,
@@ -210,6 +216,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "whole loops": lambda p: with_whole_loops(program_of_indices(p)),
     "loops within": lambda p: with_loops_within(program_of_indices(p)),
     "loops outward": lambda p: with_loops_outward(program_of_indices(p)),
+    "numbers out of the way": lambda p: with_numbers_out_of_the_way(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
     "along rows": lambda p: with_sums_along_rows(program_of_indices(p)),
     ALIKE: with_sums_alike,

@@ -183,11 +183,16 @@ def _proved(
 
 
 def _bottoms(rest: Expr, given: Set[str], terms: Terms) -> list[Value]:
-    """Return what a normal form is divided by that is made of given parameters alone."""
+    """Return what a normal form is divided by that is made of given parameters alone.
+
+    Not an exponential: exp(x) alone may overflow where exp(x - m) does not.
+    """
+    powers = {symbol for symbol, atom in terms.meaning.items() if atom.kind == "exp"}
     return [
         power(value_of(base, terms), int(times))
         for base, times in sympy.factor_list(sympy.fraction(terms.reduced(rest))[1])[1]
         if terms.names_in(base) and terms.names_in(base) <= given
+        if not base.free_symbols & powers
     ]
 
 

@@ -29,7 +29,7 @@ from looptrans.ir.condition import (
     walk_condition,
 )
 from looptrans.ir.diagnostic import Mistake
-from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, variables
+from looptrans.ir.index import Index, Int, Opaque, Param, Var, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.value import (
@@ -187,8 +187,8 @@ class _Work:
         size = first.range.stop
         if not plain or first.variable == self.variable:
             return None
-        if isinstance(size, Opaque):
-            # A length that is looked up: what is not positive is none.
+        if isinstance(size, Opaque | Param) and not is_size(self.program, size):
+            # A length that is given or looked up: what is not positive is none.
             size = extremum("max", (Int(0), size))
         elif variables(size) or opaque_terms(size) or not is_size(self.program, size):
             return None

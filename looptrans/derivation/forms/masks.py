@@ -51,13 +51,29 @@ def with_guards(program: Program) -> Program:
 
 
 def _shared(program: Program) -> frozenset[Condition]:
-    """Return the tests of what no statement writes that mask both an extremum and a sum."""
+    """Return the tests of what no statement writes that mask both an extremum and a sum.
+
+    One of the two may stand under a guard as it is written, where nothing else is chosen by that.
+    """
     found: dict[bool, set[Condition]] = {True: set(), False: set()}
+    guarding: dict[bool, set[Condition]] = {True: set(), False: set()}
+    chosen: set[Condition] = set()
     for node in nodes(program.body):
-        masked = _masked_fold(node) if isinstance(node, Assign) else None
-        if masked is not None and not touched((If(masked[1], ()),)) & written(program):
-            found[masked[0] == "sum"].add(masked[1])
-    return frozenset(found[True] & found[False])
+        match node:
+            case Assign() if (masked := _masked_fold(node)) is not None:
+                found[masked[0] == "sum"].add(masked[1])
+            case Assign(values=values):
+                parts = (part for value in values for part in walk_value(value))
+                chosen |= {part.condition for part in parts if isinstance(part, Select)}
+            case If(condition, body, ()):
+                folds = (_fold(each) for each in nodes(body) if isinstance(each, Assign))
+                for operator, _ in filter(None, folds):
+                    guarding[operator == "sum"].add(condition)
+            case _:
+                pass
+    guarded = (found[True] | guarding[True]) & (found[False] | guarding[False]) - chosen
+    both = found[True] & found[False] | guarded
+    return frozenset(each for each in both if not touched((If(each, ()),)) & written(program))
 
 
 def _is_there(program: Program, condition: Condition, bounds: Range) -> bool:
@@ -148,11 +164,17 @@ class _Masks:
 
 def _masked_fold(node: Assign) -> tuple[Folding, Condition, Value] | None:
     """Return how a statement folds, the mask of its term, and the term behind it."""
+    found = _fold(node)
+    masked = None if found is None else _masked(found[1], found[0])
+    return None if found is None or masked is None else (found[0], *masked)
+
+
+def _fold(node: Assign) -> tuple[Folding, Value] | None:
+    """Return how a statement folds, and the term."""
     if len(node.targets) != 1 or len(node.values) != 1:
         return None
     found = accumulation(node.targets[0], node.values[0])
-    masked = None if found is None or found[2] != ALWAYS else _masked(found[1], found[0])
-    return None if found is None or masked is None else (found[0], *masked)
+    return None if found is None or found[2] != ALWAYS else found[:2]
 
 
 def _masked(term: Value, operator: Folding) -> tuple[Condition, Value] | None:

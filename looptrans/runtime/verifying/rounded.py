@@ -9,7 +9,7 @@ tolerance: what is right the listing says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from looptrans.adjoint.equations.definitions import free_variables
@@ -114,17 +114,24 @@ def with_rounded_operands(
             case _:
                 return None
 
+    def in_factors(value: Value) -> Value:
+        match value:
+            case Binary("*" | "/" as op, left, right):
+                return Binary(op, in_factors(left), in_factors(right))
+            case _:
+                return replaced(value, change)
+
     def by_operands(
         body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
     ) -> Value | None:
         """Round the two operands of a product of more than two factors, `K * dO / (1 + exp(g))`."""
-        found = _operands(body, bound, within)
+        found = _operands(body, bound, within, is_input)
         if found is None:
             return None
         *groups, outside = found
         if not any(map(is_input, groups)) or all(map(is_input, groups)):
             return None
-        one, other = (g if is_input(g) else operand(replaced(g, change)) for g in groups)
+        one, other = (g if is_input(g) else operand(in_factors(g)) for g in groups)
         product = Binary("*", one, other)
         return product if outside == ONE else Binary("*", product, replaced(outside, change))
 
@@ -186,17 +193,22 @@ def _stored(program: Program, dtype: str) -> Program:
 
 
 def _operands(
-    body: Value, bound: frozenset[str], within: Mapping[str, frozenset[str]]
+    body: Value,
+    bound: frozenset[str],
+    within: Mapping[str, frozenset[str]],
+    is_input: Callable[[Value], bool],
 ) -> tuple[Value, Value, Value] | None:
     """Return the two operands of a product, each of all factors that have its indices.
 
-    The third is what stands outside of the sum. None where it is the product of two as it stands,
-    or of more than two operands.
+    A factor that could be in both is in the one that is worked out anyway, as in a kernel. The
+    third is what stands outside of the sum. None where it is the product of two as it stands, or of
+    more than two operands.
 
     Args:
         body: What is summed.
         bound: The variables that are summed over.
         within: The loops that scalars are set in: each of their iterations has one.
+        is_input: Tells what is an element of an input.
     """
 
     def indices(factor: Value) -> frozenset[str]:
@@ -218,11 +230,17 @@ def _operands(
         summed = [True for _ in factors]
     if len(widest) != 2:
         return None
-    first = widest[0]
     found: list[Value] = [ONE, ONE, ONE]
+    in_both: list[tuple[Value, bool]] = []
     for (factor, divides), all_, inside in zip(factors, every, summed, strict=True):
-        mine = all_ - bound
-        own = 2 if not inside else 0 if mine <= first else 1
+        fits = [all_ - bound <= each for each in widest]
+        if inside and all(fits):
+            in_both.append((factor, divides))
+            continue
+        own = 2 if not inside else 0 if fits[0] else 1
+        found[own] = divide(found[own], factor) if divides else multiply(found[own], factor)
+    own = 1 if is_input(found[0]) and not is_input(found[1]) else 0
+    for factor, divides in in_both:
         found[own] = divide(found[own], factor) if divides else multiply(found[own], factor)
     return found[0], found[1], found[2]
 

@@ -49,14 +49,18 @@ class Inward:
 
 
 def with_values_inward(
-    program: Program, suits: Callable[[Program, LoopPath], bool], *, little: bool = False
+    program: Program,
+    suits: Callable[[Program, LoopPath, LoopPath], bool],
+    *,
+    fewer: int | None = None,
 ) -> Inward | None:
     """Work numbers out in the loop that reads them, where that suits both loops.
 
     Args:
         program: The program.
-        suits: Tells of a loop whether it does.
-        little: Whether a number must be less work than what each iteration of the loop inside does.
+        suits: Tells of the loop around and the one inside whether it does.
+        fewer: By how many fewer loops and sums have to stand in each other in a number than in the
+            loop inside; None where a number may be any work.
 
     Returns:
         The program afterwards; None where there is nothing to move.
@@ -73,9 +77,11 @@ def with_values_inward(
         for node in values:
             if _is_value(program, node, path, inner, known):
                 known |= {target.array for target in node.targets}
-        if len(known) < len(before) or not (suits(program, path) and suits(program, inner)):
+        if len(known) < len(before):
             continue
-        if little and _depth(before) >= _depth(last.body):
+        if fewer is not None and _depth(before) + fewer > _depth((last,)):
+            continue
+        if not suits(program, path, inner):
             continue
         apart = (without_binders(program, value, frozenset({last.variable})) for value in values)
         body = (replace(last, body=(*apart, *last.body)),)
