@@ -20,9 +20,9 @@ from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Read, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes, touched
-from looptrans.transforms.accesses import listed
-from looptrans.transforms.naming import fresh_label, fresh_name
-from looptrans.transforms.tree import loop_paths, replace_at
+from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.naming import fresh_label, fresh_name
+from looptrans.transforms.editing.tree import loop_paths, replace_at
 
 
 @dataclass(frozen=True, slots=True)
