@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 from pathlib import Path
@@ -1298,9 +1299,17 @@ def test_a_name_whose_rows_change() -> None:
     torch.testing.assert_close(looptrans.compile(SAME_NAME)(v, c), expected)
 
 
-def test_a_row_that_iterations_may_leave_alone_is_not_begun_in_each() -> None:
-    with pytest.raises(NotLowered, match=r"S3 reads e\[i, d\] again"):  # it was begun, and wrong
-        looptrans.compile(KEPT_UNDER_GUARD)
+@pytest.mark.parametrize(("rows", "columns", "width"), [(3, 4, 5), (65, 9, 20), (4, 0, 3)])
+def test_a_row_that_iterations_may_leave_alone_is_not_begun_in_each(
+    rows: int, columns: int, width: int
+) -> None:
+    X = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows))
+    s, e = looptrans.compile(KEPT_UNDER_GUARD)(X, width)
+    expected = torch.full((rows, width), 2.0)
+    for i, j in (X > 0.3).nonzero():
+        expected[i] = X[i, j] + 1.5
+    torch.testing.assert_close(e, expected)
+    assert s == (1.5 if (X > 0.3).any() else -math.inf)
 
 
 # A cell that is read before it is written has what it was created with.

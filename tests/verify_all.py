@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 LENGTHS = ((113, 203), (128, 217), (256, 512), (1, 77), (0, 5), (5, 0))
 DTYPES = ("float32", "float16")
 HEADS = (32, 40, 59, 64, 96, 128)
-# What a size of a listing in `specs/` is: a length, a head size, or a count of batches and heads.
+# What a size of a listing in `specs/` is: a length, a head size, a count of batches and heads, or a
+# width that fits no block.
 COUNTS = {"B": 1, "H": 2, "G": 1, "R": 2, "P": 16, "window_left": 40, "window_right": 7, "kept": 5}
+COUNTS |= {"F": 520}
 HEAD_SIZES = ("E", "D", "K")
 
 
