@@ -564,12 +564,14 @@ class Appending:
             if len(given) != 1:
                 raise self._one_by_one(state)
             tested = Binary("!=", self.v.kept(given[0], state), Number(bound))
-            inside, outside = [], []
+            inside: list[Expr] = []
+            outside: list[Expr] = []
             for part in _multiplied_in(term):
                 (inside if set(dims_of(part)) <= set(dims_of(tested)) else outside).append(part)
             if not inside:
                 raise self._one_by_one(state)
-            term = reduce(times, outside, Where(tested, reduce(times, inside), Number(0.0)))
+            kept: Expr = Where(tested, reduce(times, inside), Number(0.0))
+            term = reduce(times, outside, kept)
         return term
 
 
