@@ -11,13 +11,14 @@ first iteration        A(⊥, t) = 0, so nothing is kept of what was there befor
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from looptrans.algebra.appending.append_state import AppendedState, Pick
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value
-from looptrans.algebra.operators.laws import Equation, Law, joined, neutral_law
+from looptrans.algebra.operators.laws import Equation, Law, joined, neutral_law, ways_to
 from looptrans.algebra.positional.values import ZERO, add, multiply, names_of, put
 from looptrans.ir.monoids import Monoid
 from looptrans.ir.rewrite import replaced
@@ -135,18 +136,42 @@ def _left_out(
 ) -> Law:
     """Prove that an iteration that offers an infinity to an extremum adds nothing.
 
-    A term that is no number there, as exp(x - t) * x, is none in the listing either.
+    A term that is no number there, as exp(x - t) * x, is left out by blocks: the listing may have
+    passed it by under its guard, and a later iteration of the block may make t a number.
     """
     terms = {state.state.name: state.term for state in states}
     equations, none = [], []
     for state in moved:
+        without = dict(left_out(state, states))
         for name, bound in state.waits_for:
-            value = _at(state.term, terms[name], bound)
-            if has_value(value):
-                equations.append(_proved(step, state.state.name, value, ZERO))
-            else:
+            if name in without:
                 none.append(state.state.name)
-    return neutral_law("B(x, t) = 0 where x is as small as ⊥", tuple(equations), none)
+                continue
+            value = _at(state.term, terms[name], bound)
+            equations.append(_proved(step, state.state.name, value, ZERO))
+    statement = "B(x, t) = 0 where x is as small as ⊥"
+    return neutral_law(statement, tuple(equations), none, "is given nothing there")
+
+
+def left_out(
+    state: AppendedState, states: Iterable[AppendedState]
+) -> tuple[tuple[str, float], ...]:
+    """Return the extrema that a term is no number for where an iteration offers them an infinity.
+
+    Args:
+        state: The state that the term is added to.
+        states: All states.
+    """
+    terms = {each.state.name: each.term for each in states}
+    found = []
+    for name, bound in state.waits_for:
+        plain = _at(state.term, terms[name], bound)
+        cases = [plain]
+        if set(names_of(terms[name])) & set(names_of(plain)):
+            cases += [put(state.term, way) for way in ways_to(terms[name], Const(bound))]
+        if not all(has_value(case) for case in cases):
+            found.append((name, bound))
+    return tuple(found)
 
 
 def _begun(step: Recurrence, moved: list[AppendedState]) -> Law:

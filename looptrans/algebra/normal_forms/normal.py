@@ -94,8 +94,6 @@ def equality(left: Value, right: Value, assumed: Assumptions | None = None) -> E
     return _decided(left, right, assumed or Assumptions())
 
 
-# The laws of one operator, and the steps of one derivation, ask much the same.
-@lru_cache(maxsize=2048)
 def has_value(value: Value) -> bool:
     """Tell whether a value is a number or an infinity, and not what 0 * inf or inf - inf is."""
     try:
@@ -105,6 +103,17 @@ def has_value(value: Value) -> bool:
     return True
 
 
+def is_the_same(value: Value, other: Value) -> bool:
+    """Tell whether a value is another one, such as a number, as far as that can be seen."""
+    terms = Terms()
+    try:
+        return bool(terms.normal(value) == terms.normal(other))
+    except Undefined:
+        return False
+
+
+# The laws of one operator, and the steps of one derivation, ask much the same.
+@lru_cache(maxsize=2048)
 def _decided(left: Value, right: Value, given: Assumptions) -> Equality:
     names = names_of(left, right)
     terms = Terms(given.domain, given.minus_infinity)

@@ -18,15 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.normal_forms.atoms import Undefined
-from looptrans.algebra.normal_forms.normal import Answer, Assumptions, Equality, equality
+from looptrans.algebra.normal_forms.normal import (
+    Answer,
+    Assumptions,
+    Equality,
+    equality,
+    is_the_same,
+)
 from looptrans.algebra.normal_forms.terms import Terms
 from looptrans.algebra.operators.operator import Operator
 from looptrans.algebra.positional.numbers import Domain
-from looptrans.algebra.positional.values import put
+from looptrans.algebra.positional.values import names_of, put
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Value
 
 
@@ -81,24 +88,44 @@ class Law:
         )
 
 
-def neutral_law(statement: str, equations: tuple[Equation, ...], none: Iterable[str]) -> Law:
+def neutral_law(
+    statement: str,
+    equations: tuple[Equation, ...],
+    none: Iterable[str],
+    why: str = "is no number there, in the listing as in blocks",
+) -> Law:
     """Return the law that an element at the infinity adds nothing.
 
     Args:
         statement: The law as a formula.
         equations: Its equations.
-        none: The states whose updates are no numbers there, and neither are the listing's.
+        none: The states whose updates are no numbers there.
+        why: Why nothing is lost by that.
     """
     names = ", ".join(dict.fromkeys(none))
     if not names:
         return Law("neutral", statement, equations)
-    said = f"{names} is no number there, in the listing as in blocks"
+    said = f"{names} {why}"
     return Law(
         "neutral",
         f"{statement}; {said}" if equations else statement,
         equations,
         by_definition="" if equations else said,
     )
+
+
+def ways_to(term: Value, infinity: Const) -> tuple[dict[str, Value], ...]:
+    """Return the smallest sets of inputs that, as the infinity, make a term the infinity."""
+    names = [name for name in dict.fromkeys(names_of(term)) if name.startswith("x")]
+    ways: list[dict[str, Value]] = []
+    for size in range(1, len(names) + 1):
+        for chosen in combinations(names, size):
+            infinite: dict[str, Value] = dict.fromkeys(chosen, infinity)
+            if any(set(way) <= set(chosen) for way in ways):
+                continue
+            if is_the_same(put(term, infinite), infinity):
+                ways.append(infinite)
+    return tuple(ways)
 
 
 def step_of(recurrence: Recurrence, states: dict[str, Value]) -> dict[str, Value]:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TypeGuard
 
 from looptrans.algebra.appending.append import Append
+from looptrans.algebra.appending.append_laws import left_out
 from looptrans.algebra.appending.append_state import Pick
 from looptrans.algebra.appending.appended import AppendedState
 from looptrans.algebra.positional.values import summands
@@ -538,6 +540,7 @@ class Appending:
                     )
                 carried = expr if carried is None else plus(carried, expr)
             else:
+                expr = self._with_numbers(state, expr)
                 offered = expr if offered is None else plus(offered, expr)
         assert carried is not None
         if offered is None:
@@ -549,6 +552,33 @@ class Appending:
         for context in outer[:-1]:
             found = reduced(self.b, "+", found, context.dim, context._mask())
         return plus(carried, reduced(self.b, "+", found, outer[-1].dim, outer[-1]._mask()))
+
+    def _with_numbers(self, state: str, term: Expr) -> Expr:
+        """Leave out what is no number where an infinity is offered: exp(x - t) * x.
+
+        The guard of the listing may pass by what comes before the first number of a block.
+        """
+        names = {each.state.name: array for array, each in self.states.items()}
+        for name, bound in left_out(self.states[state], self.states.values()):
+            given = list(dict.fromkeys(v for of, v in self.newer.values() if of == names[name]))
+            if len(given) != 1:
+                raise self._one_by_one(state)
+            tested = Binary("!=", self.v.kept(given[0], state), Number(bound))
+            inside: list[Expr] = []
+            outside: list[Expr] = []
+            for part in _multiplied_in(term):
+                (inside if set(dims_of(part)) <= set(dims_of(tested)) else outside).append(part)
+            if not inside:
+                raise self._one_by_one(state)
+            kept: Expr = Where(tested, reduce(times, inside), Number(0.0))
+            term = reduce(times, outside, kept)
+        return term
+
+
+def _multiplied_in(expr: Expr) -> list[Expr]:
+    if isinstance(expr, Binary) and expr.op == "*":
+        return [*_multiplied_in(expr.left), *_multiplied_in(expr.right)]
+    return [expr]
 
 
 def _is_real(part: Expr) -> TypeGuard[Scalar]:

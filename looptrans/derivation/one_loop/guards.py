@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from math import isinf
 
 from looptrans.algebra.iterations.infinities import extremes, for_numbers, with_tests
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
-from looptrans.algebra.normal_forms.atoms import Undefined
-from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value
-from looptrans.algebra.normal_forms.terms import Terms
-from looptrans.algebra.operators.laws import Equation, Law, domain_of, neutral_law
+from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value, is_the_same
+from looptrans.algebra.operators.laws import Equation, Law, domain_of, neutral_law, ways_to
 from looptrans.algebra.operators.operator import Operator
 from looptrans.algebra.positional.values import names_of, put, without_repeats
 from looptrans.derivation.one_loop.writing import at_least_one, with_next_values
@@ -70,7 +67,7 @@ def _as_written(term: Value, update: Value) -> Value:
     """Return what a maximum or minimum is offered in the words of the update: (a + b) / 30."""
     parts = (p for p in walk_value(update) if isinstance(p, Call) and p.function in ("max", "min"))
     offered = (each for part in parts for each in part.arguments if each != term)
-    return next((each for each in offered if _is(each, term)), term)
+    return next((each for each in offered if is_the_same(each, term)), term)
 
 
 def infinity(value: Value) -> float | None:
@@ -173,28 +170,10 @@ def at_infinity(value: Value, extremum: Extremum) -> tuple[Value, ...]:
         return start if part == extremum.term else None
 
     plain = replaced(value, change)
-    names = [name for name in dict.fromkeys(names_of(extremum.term)) if name.startswith("x")]
-    if isinstance(extremum.term, Real) or not set(names) & set(names_of(plain)):
+    if isinstance(extremum.term, Real) or not set(names_of(extremum.term)) & set(names_of(plain)):
         return (plain,)
-    ways: list[set[str]] = []
-    for size in range(1, len(names) + 1):
-        for chosen in combinations(names, size):
-            infinite: dict[str, Value] = dict.fromkeys(chosen, start)
-            if not any(way <= set(chosen) for way in ways) and _is(
-                put(extremum.term, infinite), start
-            ):
-                ways.append(set(chosen))
-    made = (put(value, dict.fromkeys(way, start)) for way in ways)
+    made = (put(value, way) for way in ways_to(extremum.term, start))
     return tuple(each for each in made if has_value(each)) or (plain,)
-
-
-def _is(value: Value, other: Value) -> bool:
-    """Tell whether a value is another one, such as a number, as far as that can be seen."""
-    terms = Terms()
-    try:
-        return bool(terms.normal(value) == terms.normal(other))
-    except Undefined:
-        return False
 
 
 def neutral(step: Recurrence, operator: Operator, guards: Mapping[str, Condition]) -> Law:
