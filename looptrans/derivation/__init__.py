@@ -13,6 +13,7 @@ one form for one idea     forms
 several loops as one      joined
 several loops as a row    as_a_row
 handed on by iterations   handed_on
+no algebra needed         ordinary
 the steps by name         backward, moves, work, order
 which steps, in order     in_states, together, in_rows, derive
 as JSON                   saved

@@ -20,10 +20,10 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.rewriting.simpler import ORDER, PLACES
 from looptrans.adjoint.rewriting.spelled import LOOPS, with_extrema_spelled
 from looptrans.analysis.kept_flow import flow_of
-from looptrans.derivation.handed_on.ordinary import seen_simpler
 from looptrans.derivation.joined.flows import once_defined
 from looptrans.derivation.joined.sharing import alternatives, formed
 from looptrans.derivation.one_loop.writing import reread
+from looptrans.derivation.ordinary import seen_simpler
 from looptrans.derivation.step import Derivation, DerivationStep, Form, NotDone
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import listing

@@ -27,7 +27,6 @@ from looptrans.derivation.forms.at_most_once import with_loops_at_most_once
 from looptrans.derivation.forms.masks import with_guards
 from looptrans.derivation.forms.selects import with_selects, with_wheres_as_choices
 from looptrans.derivation.handed_on.by_rows import nests_with_totals
-from looptrans.derivation.handed_on.ordinary import contractible
 from looptrans.derivation.handed_on.scattered import scattered_sums, scattering
 from looptrans.derivation.in_rows import Rows, joined_in_rows, seen_again
 from looptrans.derivation.in_states import in_states, with_whole_rows
@@ -38,6 +37,7 @@ from looptrans.derivation.one_loop.guards import divides, starts_infinite
 from looptrans.derivation.one_loop.two_nests import TwoNests, left_over, two_nests
 from looptrans.derivation.one_loop.writing import reread, without
 from looptrans.derivation.order import in_order
+from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.step import (
     Derivation,
     Goal,

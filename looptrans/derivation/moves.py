@@ -14,7 +14,6 @@ from looptrans.derivation.as_a_row.in_turn import concatenated, in_turn
 from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
 from looptrans.derivation.forms.versions import versions
 from looptrans.derivation.handed_on.by_rows import by_rows
-from looptrans.derivation.handed_on.ordinary import contract, in_parallel, seen_simpler, transformed
 from looptrans.derivation.handed_on.scattered import scatter
 from looptrans.derivation.handed_on.states import in_state
 from looptrans.derivation.handed_on.whole_rows import looked_up, whole_rows
@@ -35,6 +34,7 @@ from looptrans.derivation.one_loop.guard import guard, without_choices
 from looptrans.derivation.one_loop.parts import in_parts
 from looptrans.derivation.one_loop.state import change_and_guard, change_state, divide_behind
 from looptrans.derivation.one_loop.two_nests import in_two_nests
+from looptrans.derivation.ordinary import contract, in_parallel, seen_simpler, transformed
 from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.ir.program import Program
 

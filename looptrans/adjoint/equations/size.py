@@ -91,8 +91,7 @@ class Sizes:
         """Tell whether a definition is kept in memory once worked out."""
         if definition.name in self.outputs | self.whole:
             return True
-        ranges = [g.range for g in definition.indices]
-        if any(r.step != 1 or r.start != Int(0) or variables(r.stop) for r in ranges):
+        if not has_full_rows(definition):
             return False
         reads_sum = definition.has_reduction and _sums_sums(system, definition, self)
         if self.is_small(definition.extents):
@@ -109,6 +108,12 @@ class Sizes:
         if definition is None or definition.origin == "adjoint":
             return True
         return self._is_kept(definition) or not self.is_stored(system, definition)
+
+
+def has_full_rows(definition: Definition) -> bool:
+    """Tell whether the rows of an array are all of one length, from 0 on."""
+    ranges = [g.range for g in definition.indices]
+    return all(r.step == 1 and r.start == Int(0) and not variables(r.stop) for r in ranges)
 
 
 def _numbers(value: Value) -> Iterator[Access]:

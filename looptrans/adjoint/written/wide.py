@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from looptrans.adjoint.equations.definitions import Definition, System, free_variables
+from looptrans.adjoint.equations.size import has_full_rows
 from looptrans.adjoint.equations.sums import Term
-from looptrans.ir.index import Int, variables
 from looptrans.ir.program import Program
-from looptrans.ir.value import Binary, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Binary, Read, Reduce, walk_value
 from looptrans.transforms.editing.extents import is_wide
 
 
@@ -37,16 +37,14 @@ def worked_out_once(
                 if not isinstance(part, Read):
                     continue
                 definition = system.definitions.get(part.access.array)
-                if definition is None or is_stored(definition.name) or not _is_full(definition):
+                if (
+                    definition is None
+                    or is_stored(definition.name)
+                    or not has_full_rows(definition)
+                ):
                     continue
                 if _is_summed_wide(program, system, is_stored, definition):
                     yield definition.name
-
-
-def _is_full(definition: Definition) -> bool:
-    """Tell whether the rows of an array are all of one length, from 0 on."""
-    ranges = [g.range for g in definition.indices]
-    return all(r.step == 1 and r.start == Int(0) and not variables(r.stop) for r in ranges)
 
 
 def _is_summed_wide(
@@ -55,9 +53,8 @@ def _is_summed_wide(
     """Tell whether a cell, worked out again, sums products of two rows over a wide range."""
     for part in walk_value(definition.value):
         match part:
-            case Reduce("sum", (over,), body) if is_wide(program, over.range):
-                if _is_of_two(body, over.variable):
-                    return True
+            case Reduce() if is_wide_sum(program, part):
+                return True
             case Read(access) if access.array in system.definitions:
                 inner = system.definitions[access.array]
                 if not is_stored(inner.name) and _is_summed_wide(program, system, is_stored, inner):
@@ -67,9 +64,16 @@ def _is_summed_wide(
     return False
 
 
-def _is_of_two(value: Value, over: str) -> bool:
-    """Tell whether a value is a product of two rows that have other variables of their own."""
-    if not isinstance(value, Binary) or value.op != "*":
-        return False
-    left, right = (set(free_variables(each)) for each in (value.left, value.right))
-    return over in left & right and bool(left - right) and bool(right - left)
+def is_wide_sum(program: Program, value: Reduce) -> bool:
+    """Tell whether a value sums products of two rows, each with an index of its own, over many.
+
+    Args:
+        program: The program; its contracts say what is wide.
+        value: The value.
+    """
+    match value:
+        case Reduce("sum", (over,), Binary("*", left, right)) if is_wide(program, over.range):
+            one, other = set(free_variables(left)), set(free_variables(right))
+            return over.variable in one & other and bool(one - other) and bool(other - one)
+        case _:
+            return False

@@ -13,6 +13,7 @@ from math import inf
 
 from looptrans.algebra.iterations.edges import NoRecurrence
 from looptrans.algebra.positional.cells import same_cell
+from looptrans.algebra.positional.values import ZERO
 from looptrans.ir.condition import (
     Condition,
     Data,
@@ -43,8 +44,6 @@ from looptrans.ir.value import (
     value_children,
     walk_value,
 )
-
-_NUMBER = Const(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +224,7 @@ class Naming:
 
     def _overlap(self, atom: Value, part: Value) -> bool:
         """Tell whether another part has something of one, and not only all of it, as one number."""
-        return self._common(atom, replaced(part, lambda p: _NUMBER if p == atom else None))
+        return self._common(atom, replaced(part, lambda p: ZERO if p == atom else None))
 
     def _is_uniform(self, value: Value) -> bool:
         return not any(self._varies(unit) for unit in _units(value))

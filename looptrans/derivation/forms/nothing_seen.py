@@ -15,8 +15,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from looptrans.algebra.normal_forms.atoms import Undefined
-from looptrans.algebra.normal_forms.terms import Terms
+from looptrans.algebra.normal_forms.normal import has_value
 from looptrans.derivation.one_loop.guards import infinity
 from looptrans.ir.condition import Condition, Data, conjunction
 from looptrans.ir.program import Assign, If, Loop, Node
@@ -176,11 +175,7 @@ class _Guarded:
                 return names.setdefault(part, Real(f"x{len(names) + 1}"))
             return None
 
-        try:
-            Terms().normal(replaced(plain, name))
-        except Undefined:
-            return True
-        return False
+        return not has_value(replaced(plain, name))
 
 
 def _moved(top: Top) -> Condition:

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.equations.definitions import free_variables
+from looptrans.adjoint.written.wide import is_wide_sum
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.writing import Writer, done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Index
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -41,7 +42,6 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
-from looptrans.transforms.editing.extents import is_wide
 from looptrans.transforms.editing.nest import replace_at
 from looptrans.transforms.editing.tree import Position, block_at, node_at, statements_in
 
@@ -160,8 +160,8 @@ def wide_sums(program: Program) -> Iterator[str]:
     for place in placed(program):
         found = _sum_of(place.node) if isinstance(place.node, Assign) else None
         around = [loop.variable for loop in place.loops]
-        if found is not None and _is_wide(program, found):
-            used = {v for index in _subscripts(found.body) for v in index_variables(index)}
+        if found is not None and is_wide_sum(program, found):
+            used = set(free_variables(found))
             # Inside a loop that it does not hang on, each iteration would go over the blocks.
             first = next((n for n, variable in enumerate(around) if variable in used), 0)
             if used.issuperset(around[first:]):
@@ -171,30 +171,12 @@ def wide_sums(program: Program) -> Iterator[str]:
 def count_of_wide_sums(program: Program) -> int:
     """Return how many sums of products are written that go over more than a block is to hold."""
     return sum(
-        isinstance(part, Reduce) and _is_wide(program, part)
+        isinstance(part, Reduce) and is_wide_sum(program, part)
         for place in placed(program)
         if isinstance(place.node, Assign)
         for value in place.node.values
         for part in walk_value(value)
     )
-
-
-def _is_wide(program: Program, value: Reduce) -> bool:
-    """Tell whether a value sums products of two rows, each with an index of its own, over many."""
-    if value.function != "sum" or len(value.generators) != 1:
-        return False
-    over, body = value.generators[0], value.body
-    if not is_wide(program, over.range) or not isinstance(body, Binary) or body.op != "*":
-        return False
-    left, right = (
-        {v for index in _subscripts(side) for v in index_variables(index)}
-        for side in (body.left, body.right)
-    )
-    return over.variable in left & right and bool(left - right) and bool(right - left)
-
-
-def _subscripts(value: Value) -> list[Index]:
-    return [i for v in walk_value(value) if isinstance(v, Read) for i in v.access.indices]
 
 
 def sum_as_loop(program: Program, label: str) -> DerivationStep:

@@ -13,7 +13,7 @@ import numpy as np
 
 from looptrans.algebra.free import freed
 from looptrans.analysis import api
-from looptrans.derivation.handed_on.ordinary import in_parallel
+from looptrans.derivation.ordinary import in_parallel
 from looptrans.derivation.step import NotDone
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
