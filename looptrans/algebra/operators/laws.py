@@ -92,7 +92,7 @@ def neutral_law(
     statement: str,
     equations: tuple[Equation, ...],
     none: Iterable[str],
-    why: str = "is no number there, in the listing as in blocks",
+    why: str = "is no number there, nor is it in the listing",
 ) -> Law:
     """Return the law that an element at the infinity adds nothing.
 
