@@ -26,6 +26,7 @@ from looptrans.blocks.block_ir.expr import (
     Position,
     Reduce,
     Scalar,
+    Scan,
     Sign,
     Unary,
     Where,
@@ -33,10 +34,19 @@ from looptrans.blocks.block_ir.expr import (
     kind_of,
     walk,
 )
+from looptrans.blocks.block_ir.identities import identity
 from looptrans.blocks.block_ir.program import Kernel
 from looptrans.blocks.passes.described import Described
 from looptrans.emit.first_blocks import FirstBlock, Key
-from looptrans.emit.functions import ATOMIC, DIRECT, IDENTITY, JOINED, REDUCTIONS
+from looptrans.emit.functions import (
+    ATOMIC,
+    DIRECT,
+    IDENTITY,
+    JOINED,
+    REDUCTIONS,
+    SCANS,
+    SCANS_BEFORE,
+)
 from looptrans.emit.mentions import Mentions
 from looptrans.emit.precision import Precision
 from looptrans.emit.widths import Widths
@@ -162,6 +172,8 @@ class Expressions(Mentions):
                 return self._cast(operand, to, like)
             case Reduce(op, over, operand):
                 return self._reduce(op, over, operand)
+            case Scan():
+                return self._scan(expr)
             case Dot():
                 return self._dot(expr)
 
@@ -286,6 +298,20 @@ class Expressions(Mentions):
             return _called(REDUCTIONS[op], self.show(operand), f"axis={axis}")
         self.used.helpers.add("_multiply")
         return _called("tl.reduce", self.show(operand), str(axis), "_multiply")
+
+    def _scan(self, scan: Scan) -> Text:
+        axis = str(dims_of(scan.operand).index(scan.over))
+        shown = self.show(scan.operand)
+        if scan.before:
+            helper = SCANS_BEFORE[scan.op]
+            self.used.helpers.add(helper)
+            more = [] if scan.op in SCANS else [number(identity(scan.op, scan.operand)).text]
+            return _called(helper, shown, axis, *more)
+        if scan.op in SCANS:
+            return _called(SCANS[scan.op], shown, f"axis={axis}")
+        helper = "_greater" if scan.op == "max" else "_smaller"
+        self.used.helpers.add(helper)
+        return _called("tl.associative_scan", shown, axis, helper)
 
     def _dot(self, dot: Dot) -> Text:
         left, right = dot.left, dot.right

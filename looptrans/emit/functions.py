@@ -35,6 +35,17 @@ IDENTITY = ("stop_gradient", "copy")
 # Reductions that Triton has; a product needs a helper.
 REDUCTIONS: Mapping[str, str] = {"+": "tl.sum", "max": "tl.max", "min": "tl.min"}
 
+# Scans that Triton has; those of maxima and minima need a helper.
+SCANS: Mapping[str, str] = {"+": "tl.cumsum", "*": "tl.cumprod"}
+
+# Scans that leave the element itself out.
+SCANS_BEFORE: Mapping[str, str] = {
+    "+": "_sums_before",
+    "*": "_products_before",
+    "max": "_maxima_before",
+    "min": "_minima_before",
+}
+
 # How an element in memory takes part in one, without another program in between.
 ATOMIC: Mapping[Folding, str] = {
     "sum": "tl.atomic_add",
@@ -88,6 +99,62 @@ def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexp
 def _multiply(left, right):
     return left * right
 """,
+    "_greater": """\
+@triton.jit
+def _greater(left, right):
+    return tl.maximum(left, right)
+""",
+    "_smaller": """\
+@triton.jit
+def _smaller(left, right):
+    return tl.minimum(left, right)
+""",
+    "_sums_before": '''\
+@triton.jit
+def _next_sum(before, total, next_before, next_total):
+    return total + next_before, total + next_total
+
+
+@triton.jit
+def _sums_before(value, axis: tl.constexpr):
+    """The sums of the elements before each; a difference of sums would lose small ones."""
+    return tl.associative_scan((tl.zeros_like(value), value), axis, _next_sum)[0]
+''',
+    "_products_before": '''\
+@triton.jit
+def _next_product(before, total, next_before, next_total):
+    return total * next_before, total * next_total
+
+
+@triton.jit
+def _products_before(value, axis: tl.constexpr):
+    """The products of the elements before each; a quotient of products would have zeros below."""
+    return tl.associative_scan((tl.zeros_like(value) + 1, value), axis, _next_product)[0]
+''',
+    "_maxima_before": '''\
+@triton.jit
+def _next_maximum(before, greatest, next_before, next_greatest):
+    return tl.maximum(greatest, next_before), tl.maximum(greatest, next_greatest)
+
+
+@triton.jit
+def _maxima_before(value, axis: tl.constexpr, least: tl.constexpr):
+    """The maxima of the elements before each."""
+    none = tl.full(value.shape, least, value.dtype)
+    return tl.associative_scan((none, value), axis, _next_maximum)[0]
+''',
+    "_minima_before": '''\
+@triton.jit
+def _next_minimum(before, least, next_before, next_least):
+    return tl.minimum(least, next_before), tl.minimum(least, next_least)
+
+
+@triton.jit
+def _minima_before(value, axis: tl.constexpr, greatest: tl.constexpr):
+    """The minima of the elements before each."""
+    none = tl.full(value.shape, greatest, value.dtype)
+    return tl.associative_scan((none, value), axis, _next_minimum)[0]
+''',
     "_square": """\
 @triton.jit
 def _square(value):

@@ -15,6 +15,7 @@ from looptrans.blocks.block_ir.expr import (
     Name,
     Position,
     Reduce,
+    Scan,
     Unary,
     Where,
     kind_of,
@@ -95,7 +96,7 @@ class Widths:
 def _same_width(expr: Expr) -> tuple[Expr, ...]:
     """Return the parts of an integer of which the widest says how wide it is."""
     match expr:
-        case Unary("-", operand) | Reduce(_, _, operand):
+        case Unary("-", operand) | Reduce(_, _, operand) | Scan(_, _, operand):
             return (operand,)
         case Binary("+" | "-" | "*" | "//" | "%", left, right):
             return left, right

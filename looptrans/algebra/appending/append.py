@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.appending.appended import AppendedState, NoForm, appended, domain_of_terms
+from looptrans.algebra.appending.scanned import scanned
 from looptrans.algebra.certificate import ir_certificate
 from looptrans.algebra.iterations.assembly import assembled, flow_of
 from looptrans.algebra.iterations.edges import NoRecurrence, Position, edges_of, loop_named
@@ -35,14 +36,17 @@ class Append:
     Attributes:
         loop: The variable of the loop.
         position: Its place in the program.
-        decision: `legal`, with the laws; `illegal` where the state is looked at in between;
-            `unknown` where the step has another form, or a law could not be proved.
+        decision: `legal`, with the laws; `illegal` where the state is looked at in between and is
+            no sum, product, maximum or minimum; `unknown` where the step has another form, or a law
+            could not be proved.
         reason: Why not, a phrase; empty where legal.
         recurrence: The recurrence; None where the loop cannot be read as one.
         states: For `legal`, one for each state of the recurrence, in its order.
         laws: What was proved.
         domain: Where given, over the listing's names, an iteration for which it does not hold
             changes no state: a mask written as a term of -inf.
+        scanned: The arrays of states that are looked at in between: a block works out what they
+            are in each of its iterations.
     """
 
     loop: str
@@ -53,6 +57,7 @@ class Append:
     states: tuple[AppendedState, ...] = ()
     laws: tuple[Law, ...] = ()
     domain: Condition | None = None
+    scanned: frozenset[str] = frozenset()
 
     @property
     def read_inside(self) -> tuple[str, ...]:
@@ -87,18 +92,24 @@ def append(program: Program, loop: str | Position, flow: DependenceReport | None
     except NoRecurrence as error:
         return Append(node.variable, position, "unknown", str(error))
     undecided = Append(node.variable, position, "unknown", recurrence=step)
-    if step.is_scan:
-        reason = f"{step.read_inside[0]} looks at the state in between"
-        return replace(undecided, decision="illegal", reason=reason)
     shared = _shared_cell(program, iteration, step)
     if shared:
         return replace(undecided, reason=shared)
+    reason = ""
     try:
-        states, laws = appended(step)
+        if not step.is_scan:
+            states, laws = appended(step)
+            domain = domain_of_terms(step, states)
+            return replace(undecided, decision="legal", states=states, laws=laws, domain=domain)
     except NoForm as error:
-        return replace(undecided, reason=str(error))
-    domain = domain_of_terms(step, states)
-    return replace(undecided, decision="legal", states=states, laws=laws, domain=domain)
+        reason = str(error)
+    try:
+        states, laws, names = scanned(step)
+    except NoForm as error:
+        refused: Decision = "illegal" if step.is_scan else "unknown"
+        return replace(undecided, decision=refused, reason=reason or str(error))
+    arrays = frozenset(state.access.array for state in states if state.state.name in names)
+    return replace(undecided, decision="legal", states=states, laws=laws, scanned=arrays)
 
 
 def appends(program: Program, flow: DependenceReport | None = None) -> tuple[Append, ...]:

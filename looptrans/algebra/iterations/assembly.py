@@ -169,7 +169,7 @@ class _Assembly:
             naming.inputs,
             naming.parameters,
             condition,
-            self._read_inside(origins),
+            *self._read_inside(origins),
             assumptions=iteration.assumptions,
         )
 
@@ -322,25 +322,33 @@ class _Assembly:
         creation = creation_of(self.program, name)
         return None if creation is None else first_value(creation)
 
-    def _read_inside(self, origins: list[Found]) -> tuple[str, ...]:
+    def _read_inside(self, origins: list[Found]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return which statements look at states in between, and at which."""
         iteration = self.iteration
         slice_: set[str] = set()
         for origin in origins:
             slice_ |= self._next(origin).labels
         slice_ = _closed(slice_, iteration.edges)
-        names = {origin.name for origin in origins}
-        readers = {
-            label
-            for label, values in iteration.computed
-            if label not in slice_ and names & set(names_of(*values))
-        }
+        names = {origin.name: f"s{number}" for number, origin in enumerate(origins, 1)}
+        readers: set[str] = set()
+        seen: set[str] = set()
+        for label, values in iteration.computed:
+            found = names.keys() & set(names_of(*values))
+            if label not in slice_ and found:
+                readers.add(label)
+                seen |= found
         for known in iteration.known:
             access = known.family.access
             if not is_new_each_time(access, iteration.loop.variable):
                 continue
-            if self._is_observed(known) and names & set(names_of(known.value)):
+            found = names.keys() & set(names_of(known.value))
+            if self._is_observed(known) and found:
                 readers |= known.labels
-        return tuple(sorted(readers, key=self._order))
+                seen |= found
+        return (
+            tuple(sorted(readers, key=self._order)),
+            tuple(number for name, number in names.items() if name in seen),
+        )
 
 
 def _closed(labels: set[str], edges: Iterable[Edge]) -> set[str]:

@@ -60,6 +60,7 @@ class Recurrence:
         condition: Where given, only the iterations where it holds change the state.
         read_inside: The labels of statements of the loop that look at the state for something
             other than its next value. Where there are any the loop is a scan, else a fold.
+        seen_inside: The names of the states they look at.
         components: The cycles of the flow graph that the loop carries, as lists of labels.
         assumptions: The contracts the flow leans on, as written.
     """
@@ -72,6 +73,7 @@ class Recurrence:
     parameters: tuple[Input, ...]
     condition: Condition | None = None
     read_inside: tuple[str, ...] = ()
+    seen_inside: tuple[str, ...] = ()
     components: tuple[tuple[str, ...], ...] = ()
     assumptions: tuple[str, ...] = ()
 

@@ -18,6 +18,7 @@ from looptrans.blocks.block_ir.expr import (
     Number,
     Reduce,
     Scalar,
+    Scan,
     Unary,
     Where,
     children,
@@ -120,7 +121,9 @@ def rebuilt(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
         case Cast(_, to, like):
             return Cast(operands[0], to, like)
         case Reduce(op, over, _):
-            return Reduce(op, over, *operands)
+            return Reduce(op, over, operands[0])
+        case Scan(op, over, _, before):
+            return Scan(op, over, operands[0], before)
         case Binary(op, _, _):
             return Binary(op, *operands)
         case Call(function, _):

@@ -202,6 +202,23 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """What the elements before each element of a dimension come to, joined; or those up to it.
+
+    Attributes:
+        op: What joins them.
+        over: The dimension, which the operand has.
+        operand: The elements.
+        before: Whether each element itself is left out, so that the first has what changes nothing.
+    """
+
+    op: Monoid
+    over: Dim
+    operand: Expr
+    before: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Dot:
     """A matrix product: `left[rows, over] @ right[over, columns]`, summed in float32.
 
@@ -240,6 +257,7 @@ Expr: TypeAlias = (
     | Where
     | Cast
     | Reduce
+    | Scan
     | Dot
 )
 _LEAVES: Final = (Name, Number, Scalar, Position, Edge, Option, Sign)
@@ -290,7 +308,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Load(_, subscripts, mask):
             return subscripts if mask is None else (*subscripts, mask)
-        case Unary(_, operand) | Cast(operand) | Reduce(_, _, operand):
+        case Unary(_, operand) | Cast(operand) | Reduce(_, _, operand) | Scan(_, _, operand):
             return (operand,)
         case Binary(_, left, right):
             return (left, right)
@@ -326,7 +344,7 @@ def kind_of(expr: Expr) -> Kind:
             return "int"
         case Unary("not", _) | Sign():
             return "bool"
-        case Unary(_, operand) | Reduce(_, _, operand):
+        case Unary(_, operand) | Reduce(_, _, operand) | Scan(_, _, operand):
             return kind_of(operand)
         case Binary(op, left, right):
             if op in ("<", "<=", ">", ">=", "==", "!=", "and", "or"):

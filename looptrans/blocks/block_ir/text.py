@@ -32,6 +32,7 @@ from looptrans.blocks.block_ir.expr import (
     Position,
     Reduce,
     Scalar,
+    Scan,
     Sign,
     Unary,
     Where,
@@ -271,6 +272,9 @@ def expr_text(expr: Expr, needed: int = CHOICE) -> str:
             return f"{kind}({expr_text(operand)})"
         case Reduce(op, over, operand):
             return f"{_REDUCTIONS[op]}({expr_text(operand, OR)} for {over.name})"
+        case Scan(op, over, operand, before):
+            place = "before" if before else "up to"
+            return f"{_REDUCTIONS[op]}({expr_text(operand, OR)} {place} {over.name})"
         case Dot(left, right, _, _, _, accumulator):
             product = f"dot({expr_text(left)}, {expr_text(right)})"
             if accumulator is None:

@@ -52,6 +52,7 @@ from looptrans.blocks.block_ir.ops import Let, ops_in
 from looptrans.blocks.lowering.builder import Builder
 from looptrans.blocks.lowering.contraction import known_where, reduced, summed
 from looptrans.blocks.lowering.picked import Attained, attained, picked
+from looptrans.blocks.lowering.running import Scans
 from looptrans.blocks.lowering.runs import Part
 from looptrans.blocks.lowering.units import in_units, is_taken_off_elements
 from looptrans.blocks.lowering.values import Values, split
@@ -88,6 +89,7 @@ class Appending:
     body: tuple[Node, ...]
     pure: frozenset[str]
     outer: Appending | None = None
+    scans: Scans = field(init=False)
     states: dict[str, AppendedState] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     newer: dict[str, tuple[str, Value]] = field(default_factory=dict)
@@ -102,10 +104,16 @@ class Appending:
     def enter(self) -> None:
         """Decide about units, and bring the states to them."""
         self.states = {state.access.array: state for state in self.fact.states}
+        running = {array: self.states[array] for array in sorted(self.fact.scanned)}
+        if running and self.outer is not None:
+            why = f"the loop {self.dim.name} inside looks at states in between"
+            raise RunSerially(self.outer.path, why)
+        self.scans = Scans(self.b, self.v, self.dim, self.path, self._mask)
+        self.scans.find(self.body, running)
         self.base = len(self.b.guards)
         found = []
         for array, state in self.states.items():
-            if is_taken_off_elements(self.b.program.body, self.body, array):
+            if array in running or is_taken_off_elements(self.b.program.body, self.body, array):
                 continue
             if state.operator in ("max", "min") and state.is_plain:
                 units = in_units(self.body, array, set(self.pure - self.b.kept))
@@ -137,6 +145,7 @@ class Appending:
         self.attained = {}
         self.v.known.clear()
         self.masks = self.base + len(part.masks)
+        self.scans.begin()
 
     def _outside(self, array: str) -> bool:
         """Tell whether the array is read anywhere but in the loop."""
@@ -167,6 +176,8 @@ class Appending:
         """Return the value a statement has for a whole block; None where it is as it is written."""
         if array in self.folded:
             return None
+        if array in self.scans.running:
+            return self.scans.taken(array)
         if array in self.states and self.states[array].pick is not None:
             return self._picked(array, value)
         return self._taken(array, value)

@@ -23,6 +23,7 @@ from looptrans.blocks.block_ir.expr import (
     Position,
     Reduce,
     Scalar,
+    Scan,
     Unary,
     Where,
     dims_of,
@@ -60,6 +61,8 @@ def is_finite(b: Builder, expr: Expr, over: Collection[Dim] | None) -> bool:
             return name in b.read or (name in b.defined and of(b.defined[name]))
         case Cast(operand) | Unary(_, operand) | Reduce(_, _, operand):
             return of(operand)
+        case Scan():
+            return False  # of what comes before an iteration, which need not be finite
         case Binary("/", left, right):
             return of(left) and of(right) and _is_not_zero(b, right, over)
         case Binary(_, left, right):

@@ -71,8 +71,11 @@ class Nest:
 
     def body(self, nodes: tuple[Node, ...], path: Path) -> None:
         """Lower a block."""
+        scans = self.statements.appending[-1].scans if self.statements.appending else None
         for number, node in enumerate(nodes):
             here = (*path, number)
+            if scans is not None:
+                scans.ahead(here, nodes[number:])
             match node:
                 case Assign():
                     self.statements.assign(node, here)
@@ -86,6 +89,8 @@ class Nest:
                     pass
                 case _:
                     raise NotLowered("block reductions and barriers have no blocks")
+            if scans is not None:
+                scans.behind(here)
 
     @contextmanager
     def scope(self, path: Path) -> Iterator[None]:

@@ -30,6 +30,7 @@ from looptrans.blocks.block_ir.expr import (
     Position,
     Reduce,
     Scalar,
+    Scan,
     Where,
     children,
     dims_of,
@@ -279,7 +280,7 @@ class _Packing:
             case Dot():
                 sides = self._dims((moved.rows, moved.columns, moved.over))
                 return replace(moved, rows=sides[0], columns=sides[1], over=sides[2])
-            case Reduce():
+            case Reduce() | Scan():
                 return replace(moved, over=self._dims((moved.over,))[0])
             case _:
                 return moved

@@ -48,11 +48,12 @@ from looptrans.blocks.block_ir.ops import (
     ops_in,
 )
 from looptrans.blocks.block_ir.program import Choice, Config, Kernel
+from looptrans.ir.index import Extremum, Int
 
 LATE = "LATE"
 """The constexpr: 0 for the plain form, 1 for the late one."""
 
-_NOWHERE = Number(-1)
+_LEAST = -(1 << 31)
 
 
 def with_late(kernel: Kernel) -> Kernel:
@@ -242,7 +243,7 @@ def _rotated(
     place = Name(_free(f"{tile.name}_late", taken), (tile,), "int")
     start: tuple[Op, ...] = (
         Let(carried.name, _zero(first.made), dims=carried.dims),
-        Let(place.name, _NOWHERE, note="no block yet", dims=(tile,)),
+        Let(place.name, _nowhere(tile), note="no block yet", dims=(tile,)),
     )
     last = max(at for at, op in enumerate(ops) if found.get(id(op)) is not None)
     changed: list[Op] = []
@@ -291,7 +292,9 @@ def _done(product: _Product, carried: Name, place: Name) -> tuple[Op, ...]:
     sides = (carried, dot.right) if dot.left is product.made else (dot.left, carried)
     late = replace(dot, left=sides[0], right=sides[1], accumulator=total)
     assert isinstance(load.value, Load)
-    there: Expr = Binary(">=", place, Number(0))
+    there: Expr = Binary(">", place, _nowhere(place.dims[0]))
+    if _nowhere(place.dims[0]) == Number(-1):
+        there = Binary(">=", place, Number(0))
     for mask in conjuncts(load.value.mask):
         if place.dims[0] not in dims_of(mask):
             there = Binary("and", there, mask)
@@ -305,7 +308,7 @@ def _done(product: _Product, carried: Name, place: Name) -> tuple[Op, ...]:
 
 
 def _position(load: Let, place: Name) -> Expr:
-    """Return where the block is, -1 where the load is masked."""
+    """Return where the block is, or nowhere where the load is masked."""
     assert isinstance(load.value, Load)
     tile = place.dims[0]
     masks = [mask for mask in conjuncts(load.value.mask) if tile in dims_of(mask)]
@@ -314,7 +317,20 @@ def _position(load: Let, place: Name) -> Expr:
     there = masks[0]
     for mask in masks[1:]:
         there = Binary("and", there, mask)
-    return Where(there, Position(tile), _NOWHERE)
+    return Where(there, Position(tile), _nowhere(tile))
+
+
+def _nowhere(tile: Dim) -> Number:
+    """Return a number that is below all iterations of a loop, which may begin below 0."""
+    match tile.start:
+        case Int(value) if value >= 0:
+            return Number(-1)
+        case Extremum("max", arguments) if any(
+            isinstance(each, Int) and each.value >= 0 for each in arguments
+        ):
+            return Number(-1)
+        case _:
+            return Number(_LEAST)
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -33,6 +33,7 @@ from looptrans.blocks.block_ir.expr import (
     Position,
     Reduce,
     Scalar,
+    Scan,
     Unary,
     Where,
 )
@@ -60,9 +61,9 @@ def makeup_of_expr(expr: Expr, known: Mapping[str, Expr]) -> Makeup:
             return of_number(number, LARGEST)
         case Position():
             return STEPPED
-        case Dot() | Reduce("+" | "*"):
+        case Dot() | Reduce("+" | "*") | Scan("+" | "*"):
             return SCORED
-        case Unary("-", operand) | Cast(operand) | Reduce(_, _, operand):
+        case Unary("-", operand) | Cast(operand) | Reduce(_, _, operand) | Scan(_, _, operand):
             return each(operand)
         case Binary("+" | "-", left, right) | Where(_, left, right):
             return added((each(left), each(right)))

@@ -1,4 +1,4 @@
-"""Functions that are worked out twice get a name; what nothing looks at goes.
+"""Functions and products that are worked out twice get a name; what nothing looks at goes.
 
 l = l * alpha + reduce + exp2(S - m)            exp_S = exp2(S - m)
 O = dot(exp2(S - m), V, O * alpha)       ->     l = l * alpha + reduce + exp_S
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from looptrans.blocks.block_ir.arithmetic import mapped
-from looptrans.blocks.block_ir.expr import Call, Expr, Name, children, dims_of, walk
+from looptrans.blocks.block_ir.expr import Call, Dot, Expr, Name, children, dims_of, walk
 from looptrans.blocks.block_ir.ops import (
     Branch,
     ElementLoop,
@@ -52,7 +52,7 @@ def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
     for op, versions in _versioned(inner):
 
         def change(part: Expr, versions: dict[str, int] = versions, op: Op = op) -> Expr | None:
-            if not isinstance(part, Call):
+            if not isinstance(part, Call | Dot):
                 return None
             name = named.get(_key(part, versions))
             if name is None or (isinstance(op, Let) and op.name == name.name):
@@ -141,21 +141,24 @@ def _labels(op: Op) -> tuple[str, ...]:
     return op.labels if isinstance(op, Let | Store) else ()
 
 
-def _stem(call: Call) -> str:
+def _stem(call: Call | Dot) -> str:
     names = [part.name for part in walk(call) if isinstance(part, Name)]
+    if isinstance(call, Dot):
+        return f"dot_{names[0]}" if names else "dot"
     function = "exp" if call.function == "exp2" else call.function
     return f"{function}_{names[0]}" if names else function
 
 
-def _calls(expr: Expr) -> Iterator[Call]:
-    """Yield the functions of blocks in an expression, those inside others first."""
+def _calls(expr: Expr) -> Iterator[Call | Dot]:
+    """Yield the functions and products of blocks in an expression, those inside others first."""
     for child in children(expr):
         yield from _calls(child)
-    if isinstance(expr, Call) and expr.function in _WORK and dims_of(expr):
+    named = isinstance(expr, Call) and expr.function in _WORK and dims_of(expr)
+    if isinstance(expr, Call | Dot) and (named or isinstance(expr, Dot)):
         yield expr
 
 
-def _key(call: Call, versions: dict[str, int]) -> tuple[Expr, tuple[int, ...]]:
+def _key(call: Call | Dot, versions: dict[str, int]) -> tuple[Expr, tuple[int, ...]]:
     names = (part.name for part in walk(call) if isinstance(part, Name))
     return call, tuple(versions.get(name, 0) for name in names)
 

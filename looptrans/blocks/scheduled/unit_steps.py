@@ -1,6 +1,7 @@
 """Loops and sums in steps of 1.
 
 for i in range(a, b, 2): Y[i] = …    ->    for i in range(0, (b - a + 1) // 2): Y[a + 2 * i] = …
+for j in range(i, -1, -1): … x[j]    ->    for j in range(-i, 1): … x[-j]
 sum(x[j] for j in range(n, -1, -1))  ->    sum(x[n - j] for j in range(0, n + 1))
 """
 
@@ -11,7 +12,7 @@ from dataclasses import replace
 
 from looptrans.ir.affine import difference, product, quotient, total
 from looptrans.ir.condition import Condition
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Generator, Range, Reduce, Select, Value
@@ -39,9 +40,9 @@ def _node(node: Node) -> Node:
             step = node.range.step
             if step == 1:
                 return replace(node, body=body)
-            at = total(node.range.start, product(step, Var(node.variable)))
+            counted, at = _upward(node.variable, node.range)
             inner = tuple(substitute_variable(n, {node.variable: at}) for n in body)
-            return replace(node, range=Range(Int(0), _count(node.range)), body=inner)
+            return replace(node, range=counted, body=inner)
         case Assign():
             return replace(node, values=tuple(replaced(v, _sum) for v in node.values))
         case _:
@@ -74,6 +75,19 @@ def _placed(
     (moved,) = substitute_variable(holder, values).values
     assert isinstance(moved, Select)
     return moved.condition, moved.chosen
+
+
+def _upward(variable: str, range_: Range) -> tuple[Range, Index]:
+    """Return a range that counts up by 1, and what the variable of the old one is in it.
+
+    Downward from where rows differ it counts what is negative, so that they read the same cells at
+    the same time: K[-j] for j from -i on, not K[i - j].
+    """
+    if range_.step == -1 and variables(range_.start):
+        down = Range(product(-1, range_.start), product(-1, range_.stop))
+        return down, product(-1, Var(variable))
+    at = total(range_.start, product(range_.step, Var(variable)))
+    return Range(Int(0), _count(range_)), at
 
 
 def _count(range_: Range) -> Index:

@@ -1,0 +1,121 @@
+"""States that are looked at in between: what they are in each iteration of a block is a scan.
+
+    for j: y[j] = r                    for blocks X of x: y = r + the sum of those of X before each
+           r = r + x[j]          ->                       r = r + sum(X)
+
+A state may be looked at where it is a sum, product, maximum or minimum of what does not depend on
+it: joining is associative, so the terms of a block may be joined before what was there. To the
+other states it is then one more input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+from looptrans.algebra.appending.append_state import AppendedState
+from looptrans.algebra.appending.appended import NoForm, appended
+from looptrans.algebra.iterations.inputs import Input
+from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
+from looptrans.algebra.operators.laws import Law
+from looptrans.algebra.positional.values import names_of, put
+from looptrans.ir.listing import access_text
+from looptrans.ir.value import Read, Real
+
+
+def scanned(
+    step: Recurrence,
+) -> tuple[tuple[AppendedState, ...], tuple[Law, ...], frozenset[str]]:
+    """Bring a recurrence into the form in which blocks are appended, some states being scanned.
+
+    Args:
+        step: The recurrence.
+
+    Returns:
+        The states in its order, the laws, and the names of the states that are looked at.
+
+    Raises:
+        NoForm: There is no such form.
+    """
+    for chosen in _choices(step):
+        try:
+            return _with(step, chosen)
+        except NoForm:
+            continue
+    raise NoForm(
+        f"{step.read_inside[0]} looks at the state in between"
+        if step.is_scan
+        else "no state is a sum, product, maximum or minimum by itself"
+    )
+
+
+def _choices(step: Recurrence) -> Iterator[tuple[StateVariable, ...]]:
+    """Yield which states may be scanned: those that are looked at, and some of the others."""
+    sought = [state for state in step.states if state.name in step.seen_inside]
+    mentioned = {
+        name for state in step.states for name in names_of(state.update) if name != state.name
+    }
+    others = [
+        state
+        for state in step.states
+        if state not in sought and state.name in mentioned and state.name in names_of(state.update)
+    ]
+    for count in range(len(others) + 1):
+        for more in combinations(others, count):
+            if sought or more:
+                yield tuple(s for s in step.states if s in sought or s in more)
+
+
+def _with(
+    step: Recurrence, chosen: tuple[StateVariable, ...]
+) -> tuple[tuple[AppendedState, ...], tuple[Law, ...], frozenset[str]]:
+    given = {
+        state.name: Input(f"x{number}", Read(state.access), state.over)
+        for number, state in enumerate(chosen, len(step.inputs) + 1)
+    }
+    inputs = (*step.inputs, *given.values())
+    found: dict[str, AppendedState] = {}
+    laws: list[Law] = []
+    known: set[str] = set()
+    for state in _in_order(chosen):
+        own = _given(state, {name: given[name] for name in known})
+        if set(names_of(own.update)) & {each.name for each in step.states} - {state.name}:
+            raise NoForm(f"{access_text(state.access)} waits for other states")
+        (form,), more = appended(replace(step, states=(own,), inputs=inputs))
+        if not form.is_plain:
+            raise NoForm(f"{access_text(state.access)} is no sum by itself")
+        found[state.name] = form
+        laws += more
+        known.add(state.name)
+    others = tuple(_given(state, given) for state in step.states if state not in chosen)
+    if others:
+        forms, more = appended(replace(step, states=others, inputs=inputs))
+        found |= {form.state.name: form for form in forms}
+        laws += more
+    states = tuple(found[state.name] for state in step.states)
+    return states, tuple(laws), frozenset(given)
+
+
+def _in_order(chosen: tuple[StateVariable, ...]) -> list[StateVariable]:
+    """Return states in an order in which each stands behind those it looks at."""
+    found: list[StateVariable] = []
+    waiting = list(chosen)
+    names = {state.name for state in chosen}
+    while waiting:
+        done = {state.name for state in found}
+        ready = next(
+            (s for s in waiting if set(names_of(s.update)) & names <= done | {s.name}), None
+        )
+        if ready is None:
+            cells = " and ".join(access_text(state.access) for state in waiting)
+            raise NoForm(f"{cells} wait for each other")
+        waiting.remove(ready)
+        found.append(ready)
+    return found
+
+
+def _given(state: StateVariable, given: dict[str, Input]) -> StateVariable:
+    """Return a state whose update reads inputs in the place of other states."""
+    values = {name: Real(one.name) for name, one in given.items() if name != state.name}
+    return replace(state, update=put(state.update, values))
