@@ -42,6 +42,10 @@ from looptrans.ir.value import Access, Const, Read, Value
 from looptrans.ir.walk import touched
 
 
+_MOST_DIMS = 2
+"""How many dimensions a block of scanned elements has at most, so that registers hold it."""
+
+
 @dataclass(slots=True)
 class _Running:
     """A state that is looked at in between.
@@ -214,6 +218,8 @@ class Scans:
         if self.dim not in dims_of(term):
             every = Binary(">=", Position(self.dim), self.b.index(self.dim.start))
             term = Where(every, term, neutral)
+        if len(dims_of(term)) > _MOST_DIMS:
+            raise self._serially(f"{array} would be kept for each iteration of a block")
         name = self.b.name(f"{array}_taken", ("taken", self.path, array))
         each.term = self.b.named(name, term, note="outside: what changes nothing")
         if each.seen_before:
