@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import replace
 
 from looptrans.adjoint.carried.recurrences import opened
-from looptrans.adjoint.carried.states_kept import states_without_room, with_states_kept
+from looptrans.adjoint.carried.states_kept import Kept, states_without_room, with_states_kept
 from looptrans.adjoint.carried.summed_steps import Summed, with_steps_summed
 from looptrans.adjoint.derived import Backward, Saved
 from looptrans.adjoint.equations.together import with_rows_together
@@ -105,6 +105,10 @@ def _backward(
                 if seen is not None:
                     with contextlib.suppress(NotDifferentiated):
                         return _simplified(_backward(seen.program, of, wrt), program, seen)
+            kept = with_states_kept(program, anyway=True)
+            if kept is not None:
+                with contextlib.suppress(NotDifferentiated):
+                    return _with_kept(_backward(kept.program, of, wrt), program, kept)
             if not error.remedy:
                 error = _with_states(error, program)
         error.within = error.within or program
@@ -242,11 +246,7 @@ def _through_time(
             return _simplified(_through_time(summed.program, of, wrt), program, summed)
     kept = with_states_kept(program)
     if kept is not None:
-        found = _backward(kept.program, of, wrt)
-        forward = program if found.forward is found.listing else found.forward
-        step = Step(kept.text, kept.certificates)
-        found = replace(found, notes=(*found.notes, kept.note))
-        return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
+        return _with_kept(_backward(kept.program, of, wrt), program, kept)
     seen = opened(program)
     if seen is None:
         raise NotDifferentiated("nothing is handed on through an array that is set once")
@@ -255,6 +255,14 @@ def _through_time(
     outside = tuple(dict.fromkeys((*of, *seen.before)))
     inside = None if wrt is None else (*wrt, *seen.before.values())
     return closed(_backward(seen.program, outside, inside), seen, of)
+
+
+def _with_kept(found: Backward, program: Program, kept: Kept) -> Backward:
+    """Return the backward pass of a listing, from that of one that keeps its states."""
+    forward = program if found.forward is found.listing else found.forward
+    step = Step(kept.text, kept.certificates)
+    found = replace(found, notes=(*found.notes, kept.note))
+    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
 
 
 def _simplified(found: Backward, program: Program, seen: Simpler | Summed) -> Backward:

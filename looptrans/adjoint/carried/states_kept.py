@@ -7,6 +7,8 @@
 
 That is done where an argument or a result has the dimensions of the loop and of those around it: a
 state for each row of keys and each query would be more than a listing of attention has room for.
+Where there is no other way a single number is kept for each of them all the same, and a note says
+so.
 """
 
 from __future__ import annotations
@@ -33,9 +35,16 @@ from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed, touched
-from looptrans.transforms.editing.extents import extent, is_never_negative
+from looptrans.transforms.editing.extents import (
+    Ranges,
+    declared_range,
+    extent,
+    extreme,
+    is_never_negative,
+)
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
 from looptrans.transforms.editing.nest import LoopPath, RangeNotFound
+from looptrans.transforms.editing.tree import loops_around
 from looptrans.transforms.judging.check import check_storage
 from looptrans.transforms.steps.expand import Dimension, dimension
 
@@ -71,11 +80,12 @@ class Kept:
         return f"States are kept for every iteration: {', '.join(each)}."
 
 
-def with_states_kept(program: Program) -> Kept | None:
+def with_states_kept(program: Program, *, anyway: bool = False) -> Kept | None:
     """Keep the states of loops for every iteration, if a listing has any.
 
     Args:
         program: The listing.
+        anyway: Whether single numbers are kept where nothing is as large, too.
     """
     found = program
     names = []
@@ -83,10 +93,10 @@ def with_states_kept(program: Program) -> Kept | None:
     for array in program.arrays:
         if array.role != "local" or array.element != "float":
             continue
-        made = _kept(found, array.name)
+        made = _kept(found, array.name, anyway)
         if made is None:
             between = with_names_in_between(found, array.name)
-            made = None if between is None else _kept(between, array.name)
+            made = None if between is None else _kept(between, array.name, anyway)
         if made is not None:
             found, name, reason = made
             names.append((array.name, name))
@@ -105,7 +115,7 @@ def states_without_room(program: Program) -> dict[str, str]:
     for array in program.arrays:
         if array.role == "local" and array.element == "float":
             state = _state(program, array.name)
-            if state is not None and not _has_room(program, state):
+            if state is not None and array.rank and not _has_room(program, state):
                 shape = _shape(program, state)
                 found[array.name] = f"({shape_text(shape).replace(' ', ', ')})"
     return found
@@ -121,6 +131,7 @@ class _State:
         at: The statement that sets it.
         outer: A dimension for each loop in which it starts anew.
         order: Its own dimensions before that of time, and those behind it.
+        ranges: The ranges of the loops around.
     """
 
     array: Array
@@ -128,6 +139,7 @@ class _State:
     at: Position
     outer: tuple[Dimension, ...]
     order: tuple[tuple[int, ...], tuple[int, ...]]
+    ranges: Ranges
 
     @property
     def cells(self) -> tuple[Index, Index, Index, Index]:
@@ -141,10 +153,11 @@ class _State:
         return total(bounds.start, 1), total(here, 1), here, total(bounds.stop, 1)
 
     @property
-    def extent(self) -> Index:
-        """How many states there are, with the first and the last one."""
+    def extent(self) -> Index | None:
+        """How many states there are at most, with the first and the last one."""
         start, _, _, end = self.cells
-        return total(end if self.loop.loop.range.step == 1 else start, 1)
+        last = end if self.loop.loop.range.step == 1 else start
+        return extreme(total(last, 1), self.ranges, "highest")
 
     def placed(self, own: tuple[_Own, ...], time: Index) -> tuple[_Own | Index, ...]:
         """Return subscripts, or extents, with that of time among them."""
@@ -152,7 +165,7 @@ class _State:
         return (*first, time, *last)
 
 
-def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
+def _kept(program: Program, name: str, anyway: bool) -> tuple[Program, str, str] | None:
     """Keep one state; return the listing, the array, and why it is the same; None without room."""
     state = _state(program, name)
     if state is None:
@@ -161,7 +174,7 @@ def _kept(program: Program, name: str) -> tuple[Program, str, str] | None:
     is_filled = begun is not program
     if is_filled:
         program, state = begun, _state(begun, name) or state
-    if not _has_room(program, state):
+    if not _has_room(program, state) and (state.array.rank or not anyway):
         return None
     shape = _shape(program, state)
     kept = fresh_name(program, f"{name}_kept")
@@ -279,7 +292,13 @@ def _state(program: Program, name: str) -> _State | None:
         (loop,) = over
         if any(w.position[: len(loop.position)] == loop.position for w in others):
             continue
-        if loop.loop.range.step not in (1, -1) or not _starts_at_a_number(program, loop.loop):
+        ranges = {
+            each.variable: declared_range(program, each.loop.range)
+            for each in loops_around(program, loop.position)
+        }
+        if loop.loop.range.step not in (1, -1):
+            continue
+        if not _starts_at_a_number(program, loop.loop, ranges):
             continue
         starts = [p for p in paths if p.position in anew and Var(p.variable) not in subscripts]
         if not _is_used_in(program, name, starts):
@@ -291,7 +310,10 @@ def _state(program: Program, name: str) -> _State | None:
         around = {p.variable for p in paths if p.position < loop.position}
         first = [n for n, s in enumerate(target.indices) if s in {Var(v) for v in around}]
         last = [n for n in range(array.rank) if n not in first]
-        return _State(array, loop, place.position, outer, (tuple(first), tuple(last)))
+        order = (tuple(first), tuple(last))
+        found = _State(array, loop, place.position, outer, order, ranges)
+        if found.extent is not None:
+            return found
     return None
 
 
@@ -316,14 +338,14 @@ def _hands_on(program: Program, place: Placed, name: str, loop: LoopPath) -> boo
     return bool(carried) and (not gathers or looked_at)
 
 
-def _starts_at_a_number(program: Program, loop: Loop) -> bool:
+def _starts_at_a_number(program: Program, loop: Loop, ranges: Ranges) -> bool:
     """Tell whether a loop goes up from a number, or down to one from where it lies below."""
     bounds = loop.range
     if bounds.step == 1:
         return isinstance(bounds.start, Int) and bounds.start.value >= 0
     end = total(bounds.stop, 1)
     falls = difference(bounds.start, bounds.stop)
-    return isinstance(end, Int) and end.value >= 0 and is_never_negative(program, falls, {})
+    return isinstance(end, Int) and end.value >= 0 and is_never_negative(program, falls, ranges)
 
 
 def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
@@ -342,6 +364,7 @@ def _extents(array: Array) -> tuple[Index, ...]:
 
 def _shape(program: Program, state: _State) -> tuple[Index, ...]:
     """Return how large an array is that keeps a state for every iteration."""
+    assert state.extent is not None
     shape = state.placed(_extents(state.array), extent(program, state.extent))
     return (*(d.extent for d in state.outer), *shape)
 
@@ -350,9 +373,8 @@ def _has_room(program: Program, state: _State) -> bool:
     """Tell whether an argument or a result has what loops outside of a state go over, and time."""
     own = _extents(state.array)
     around = [d.extent for d in state.outer] + [own[n] for n in state.order[0]]
-    bounds = state.loop.loop.range
-    time = bounds.stop if bounds.step == 1 else bounds.start
-    wanted = Counter(map(_size, (*around, time)))
+    assert state.extent is not None
+    wanted = Counter(map(_size, (*around, state.extent)))
     return any(
         wanted <= Counter(_size(extent) for extent in array.shape if extent is not None)
         for array in program.arrays

@@ -41,7 +41,6 @@ from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Const, Read, Value
 from looptrans.ir.walk import touched
 
-
 _MOST_DIMS = 2
 """How many dimensions a block of scanned elements has at most, so that registers hold it."""
 
