@@ -300,8 +300,13 @@ class Expressions(Mentions):
         return _called("tl.reduce", self.show(operand), str(axis), "_multiply")
 
     def _scan(self, scan: Scan) -> Text:
-        axis = str(dims_of(scan.operand).index(scan.over))
-        shown = self.show(scan.operand)
+        axis = str(dims_of(scan).index(scan.over))
+        shown = self.show(scan.operand, dims_of(scan))
+        if scan.steps:
+            helper = "_steps_before" if scan.before else "_steps"
+            self.used.helpers.add(helper)
+            more = [self.show(each, dims_of(scan)) for each in scan.steps]
+            return _called(helper, more[0], shown, *more[1:], axis)
         if scan.before:
             helper = SCANS_BEFORE[scan.op]
             self.used.helpers.add(helper)

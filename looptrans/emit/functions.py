@@ -155,6 +155,34 @@ def _minima_before(value, axis: tl.constexpr, greatest: tl.constexpr):
     none = tl.full(value.shape, greatest, value.dtype)
     return tl.associative_scan((none, value), axis, _next_minimum)[0]
 ''',
+    "_steps": '''\
+@triton.jit
+def _two_steps(factor, value, next_factor, next_value):
+    after = tl.where(next_factor == 0, next_value, next_factor * value + next_value)
+    return factor * next_factor, after
+
+
+@triton.jit
+def _steps(factor, value, axis: tl.constexpr):
+    """What y is after each step y = factor * y + value, which begins anew where a factor is 0."""
+    factor = tl.broadcast_to(factor, value.shape)
+    return tl.associative_scan((factor, value), axis, _two_steps)[1]
+''',
+    "_steps_before": '''\
+@triton.jit
+def _two_before(factor, start, all_factor, value, next_factor, next_start, next_all, next_value):
+    before = tl.where(next_factor == 0, next_start, next_factor * value + next_start)
+    after = tl.where(next_all == 0, next_value, next_all * value + next_value)
+    return all_factor * next_factor, before, all_factor * next_all, after
+
+
+@triton.jit
+def _steps_before(factor, value, start, axis: tl.constexpr):
+    """What y is before each step y = factor * y + value; start is what it is before the first."""
+    ones = tl.full(value.shape, 1.0, tl.float32)
+    factor, start = tl.broadcast_to(factor, value.shape), tl.broadcast_to(start, value.shape)
+    return tl.associative_scan((ones, start, factor, value), axis, _two_before)[1]
+''',
     "_square": """\
 @triton.jit
 def _square(value):

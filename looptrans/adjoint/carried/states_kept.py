@@ -303,6 +303,10 @@ def _state(program: Program, name: str) -> _State | None:
         starts = [p for p in paths if p.position in anew and Var(p.variable) not in subscripts]
         if not _is_used_in(program, name, starts):
             continue
+        # Where rows differ in when time starts or ends it does so in one row each time.
+        ends = {*variables(loop.loop.range.start), *variables(loop.loop.range.stop)}
+        if not ends <= {each.variable for each in starts}:
+            continue
         try:
             outer = tuple(dimension(program, path) for path in starts)
         except RangeNotFound:

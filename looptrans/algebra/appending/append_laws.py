@@ -6,6 +6,7 @@ moving of the terms    B(x, t) * A(t, u) = B(x, u)
 neutral                B(x, t) = 0 where x is as small as ⊥, so what a guard leaves out in
 single iterations adds nothing in a block
 one pick after another what two blocks pick is what the second does after the first
+one step after another two steps a * s + b are one
 first iteration        A(⊥, t) = 0, so nothing is kept of what was there before the guard held
 """
 
@@ -34,7 +35,7 @@ def append_laws(step: Recurrence, states: tuple[AppendedState, ...]) -> tuple[La
     """
     moved = [state for state in states if state.is_moved]
     picked = [(state, state.pick) for state in states if state.pick is not None]
-    found = [_one_iteration(step, states)]
+    found = [one_iteration(step, states)]
     if picked:
         found.append(_picks_join(step, picked))
     if moved:
@@ -44,7 +45,7 @@ def append_laws(step: Recurrence, states: tuple[AppendedState, ...]) -> tuple[La
     return tuple(found)
 
 
-def _one_iteration(step: Recurrence, states: tuple[AppendedState, ...]) -> Law:
+def one_iteration(step: Recurrence, states: tuple[AppendedState, ...]) -> Law:
     """Prove that the form is the step, where neither condition nor guard forbids it."""
     updates: dict[str, Value] = {}
     for state in states:
@@ -66,6 +67,16 @@ def _one_iteration(step: Recurrence, states: tuple[AppendedState, ...]) -> Law:
         full = put(value, updates)
         equations.append(_proved(step, name, full, state.state.update))
     return Law("one iteration", "a block of one iteration is the step", tuple(equations))
+
+
+def steps_join(step: Recurrence, state: AppendedState) -> Law:
+    """Prove that two steps a * s + b are one, so that those of a block may be joined first."""
+    a, b, c, d, s = (Real(name) for name in ("a1", "b1", "a2", "b2", state.state.name))
+    one_by_one = add(multiply(c, add(multiply(a, s), b)), d)
+    together = add(multiply(c, a, s), add(multiply(c, b), d))
+    equation = _proved(step, state.state.name, one_by_one, together)
+    statement = "c * (a * s + b) + d = (c * a) * s + (c * b + d)"
+    return Law("one step after another", statement, (equation,))
 
 
 def _proved(step: Recurrence, name: str, left: Value, right: Value) -> Equation:

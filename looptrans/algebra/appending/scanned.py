@@ -4,8 +4,8 @@
            r = r + x[j]          ->                       r = r + sum(X)
 
 A state may be looked at where it is a sum, product, maximum or minimum of what does not depend on
-it: joining is associative, so the terms of a block may be joined before what was there. To the
-other states it is then one more input.
+it: joining is associative, so the terms of a block may be joined before what was there. So are
+steps `r = a * r + b`, which may begin anew. To the other states it is then one more input.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
+from looptrans.algebra.appending.affine import factor_and_term
+from looptrans.algebra.appending.append_laws import one_iteration, steps_join
 from looptrans.algebra.appending.append_state import AppendedState
 from looptrans.algebra.appending.appended import NoForm, appended
 from looptrans.algebra.iterations.inputs import Input
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.operators.laws import Law
-from looptrans.algebra.positional.values import names_of, put
+from looptrans.algebra.positional.values import ONE, names_of, put
 from looptrans.ir.listing import access_text
-from looptrans.ir.value import Read, Real
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import Read, Real, Value
 
 
 def scanned(
@@ -82,19 +85,62 @@ def _with(
         own = _given(state, {name: given[name] for name in known})
         if set(names_of(own.update)) & {each.name for each in step.states} - {state.name}:
             raise NoForm(f"{access_text(state.access)} waits for other states")
-        (form,), more = appended(replace(step, states=(own,), inputs=inputs))
-        if not form.is_plain:
-            raise NoForm(f"{access_text(state.access)} is no sum by itself")
-        found[state.name] = form
+        found[state.name], more = _alone(replace(step, states=(own,), inputs=inputs))
         laws += more
         known.add(state.name)
     others = tuple(_given(state, given) for state in step.states if state not in chosen)
     if others:
-        forms, more = appended(replace(step, states=others, inputs=inputs))
+        whole, found_inputs = _whole_inputs(others, inputs, {each.name for each in given.values()})
+        forms, more = appended(replace(step, states=whole, inputs=found_inputs))
         found |= {form.state.name: form for form in forms}
         laws += more
     states = tuple(found[state.name] for state in step.states)
     return states, tuple(laws), frozenset(given)
+
+
+def _whole_inputs(
+    states: tuple[StateVariable, ...], inputs: tuple[Input, ...], given: set[str]
+) -> tuple[tuple[StateVariable, ...], tuple[Input, ...]]:
+    """Return states with one input for each value that is made of what is given and of inputs.
+
+    What holds whatever such a value is holds for it.
+    """
+    made: dict[Value, Input] = {}
+    known = {each.name: each.value for each in inputs}
+
+    def change(value: Value) -> Value | None:
+        names = set(names_of(value))
+        if isinstance(value, Real) or not names & given or any(n[0] in "st" for n in names):
+            return None
+        if value not in made:
+            number = len(inputs) + len(made) + 1
+            made[value] = Input(f"x{number}", put(value, known))
+        return Real(made[value].name)
+
+    whole = tuple(replace(each, update=replaced(each.update, change)) for each in states)
+    return whole, (*inputs, *made.values())
+
+
+def _alone(step: Recurrence) -> tuple[AppendedState, tuple[Law, ...]]:
+    """Return the form of the one state of a recurrence, with its laws."""
+    try:
+        (form,), laws = appended(step)
+        if form.is_plain:
+            return form, laws
+    except NoForm:
+        pass
+    (state,) = step.states
+    own = Real(state.name)
+    found = factor_and_term(state.update, lambda value: value == own)
+    if found is None or state.name in names_of(*found):
+        raise NoForm(f"{access_text(state.access)} is no sum by itself")
+    factor, term = found
+    form = AppendedState(state, "+", term, None if factor == ONE else factor)
+    law = one_iteration(step, (form,))
+    laws = (law,) if form.is_plain else (law, steps_join(step, form))
+    if any(each.answer != "proved" for each in laws):
+        raise NoForm(f"that {access_text(state.access)} may be scanned is not proved")
+    return form, laws
 
 
 def _in_order(chosen: tuple[StateVariable, ...]) -> list[StateVariable]:

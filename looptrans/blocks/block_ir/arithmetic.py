@@ -123,7 +123,7 @@ def rebuilt(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
         case Reduce(op, over, _):
             return Reduce(op, over, operands[0])
         case Scan(op, over, _, before):
-            return Scan(op, over, operands[0], before)
+            return Scan(op, over, operands[0], before, operands[1:])
         case Binary(op, _, _):
             return Binary(op, *operands)
         case Call(function, _):

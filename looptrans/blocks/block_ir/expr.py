@@ -210,12 +210,15 @@ class Scan:
         over: The dimension, which the operand has.
         operand: The elements.
         before: Whether each element itself is left out, so that the first has what changes nothing.
+        steps: Where given, elements are steps `y = factor * y + operand` from y = 0; these are the
+            factor, and for `before` the first y, in the place of what was before the first step.
     """
 
     op: Monoid
     over: Dim
     operand: Expr
     before: bool
+    steps: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +311,10 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Load(_, subscripts, mask):
             return subscripts if mask is None else (*subscripts, mask)
-        case Unary(_, operand) | Cast(operand) | Reduce(_, _, operand) | Scan(_, _, operand):
+        case Unary(_, operand) | Cast(operand) | Reduce(_, _, operand):
             return (operand,)
+        case Scan(_, _, operand, _, steps):
+            return (operand, *steps)
         case Binary(_, left, right):
             return (left, right)
         case Call(_, arguments):

@@ -272,6 +272,9 @@ def expr_text(expr: Expr, needed: int = CHOICE) -> str:
             return f"{kind}({expr_text(operand)})"
         case Reduce(op, over, operand):
             return f"{_REDUCTIONS[op]}({expr_text(operand, OR)} for {over.name})"
+        case Scan(_, over, operand, _, (factor, *_)):
+            step = f"{expr_text(factor, PRODUCT)} * y + {expr_text(operand, PRODUCT)}"
+            return f"steps(y = {step} for {over.name})"
         case Scan(op, over, operand, before):
             place = "before" if before else "up to"
             return f"{_REDUCTIONS[op]}({expr_text(operand, OR)} {place} {over.name})"

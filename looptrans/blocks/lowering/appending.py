@@ -139,7 +139,7 @@ class Appending:
 
     def begin(self, part: Part) -> None:
         """Begin a run of blocks."""
-        self.aliases = {array: array for array in self.states}
+        self.aliases = {a: a for a in self.states if a not in self.scans.running}
         self.newer = {}
         self.finite = {}
         self.attained = {}

@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from looptrans.algebra.appending.affine import factor_and_term
 from looptrans.algebra.appending.appended import AppendedState
+from looptrans.algebra.positional.values import ONE
 from looptrans.blocks.block_ir.arithmetic import as_float, plus, times
 from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
     Dim,
+    Edge,
     Expr,
     Name,
     Number,
@@ -30,6 +33,7 @@ from looptrans.blocks.block_ir.expr import (
 )
 from looptrans.blocks.block_ir.identities import counted, identity
 from looptrans.blocks.lowering.builder import Builder
+from looptrans.blocks.lowering.magnitude import bounds, is_at_most_one
 from looptrans.blocks.lowering.values import Values
 from looptrans.blocks.scheduled.serial import RunSerially
 from looptrans.blocks.scheduled.sites import Path, Site, sites
@@ -38,7 +42,7 @@ from looptrans.ir.condition import Condition, conjunction, negation
 from looptrans.ir.monoids import IDENTITIES, Monoid
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Const, Read, Value
+from looptrans.ir.value import Access, Const, Read, Select, Value
 from looptrans.ir.walk import touched
 
 _MOST_DIMS = 2
@@ -51,27 +55,34 @@ class _Running:
 
     Attributes:
         state: The state.
-        update: The place of the statement that hands it on.
+        update: The place of the statement that hands it on, or of the guard that two stand in.
         level: Where the list of statements begins in which what it takes is worked out.
         conditions: What stands around the update there.
-        takes: What an iteration takes, as a value.
+        takes: What an iteration takes, as a value, and what the state is multiplied by before;
+            None where that is 1.
         seen_before: Whether it is looked at before the update.
         seen_after: Whether it is looked at behind it.
         term: What iterations take, those that do not count what changes nothing.
+        factor: What the state is multiplied by before; None where that is 1.
+        is_first: Which iteration is the first of its block, where there are factors.
         before: What it is before each iteration.
         upto: What it is after each.
+        is_done: Whether it was handed on.
     """
 
     state: AppendedState
     update: Path
     level: Path
     conditions: tuple[Condition, ...]
-    takes: Value
+    takes: tuple[Value | None, Value]
     seen_before: bool
     seen_after: bool
     term: Name | None = None
+    factor: Name | None = None
+    is_first: Expr | None = None
     before: Name | None = None
     upto: Name | None = None
+    is_done: bool = False
 
 
 @dataclass(slots=True)
@@ -111,33 +122,54 @@ class Scans:
     def _found(
         self, array: str, state: AppendedState, body: tuple[Node, ...], found: tuple[Site, ...]
     ) -> _Running:
-        update = self._only_write(array, found)
+        updates = self._writes(array, found)
         order = [site.path for site in found]
-        readers = [s for s in found if s.array == array and s.path != update.path]
-        lists = self._lists(update)
-        level = next(
-            each for each in reversed(lists) if all(each in self._lists(s) for s in readers)
-        )
-        inside = lists[lists.index(level) + 1 :]
-        if not set(inside) <= set(update.guards):
+        own = {site.path for site in updates}
+        readers = [s for s in found if s.array == array and s.path not in own]
+        lists = self._lists(updates[0])
+        everywhere = [self._lists(site) for site in (*updates, *readers)]
+        level = next(each for each in reversed(lists) if all(each in way for way in everywhere))
+        around = lists[lists.index(level) + 1 :]
+        if len(updates) > 1:
+            around = around[:-1]  # the guard of which both sides set it
+        if not set(around) <= set(updates[0].guards):
             raise self._serially(f"{array} is looked at outside of the loop that sets it")
-        at = order.index(update.path)
+        sides = [site.path[:-1] for site in updates]
+        for reader in readers:
+            if len(updates) > 1 and any(
+                reader.path[: len(side)] == side and reader.path < update.path
+                for side, update in zip(sides, updates, strict=True)
+            ):
+                raise self._serially(f"{array} is looked at before one of two statements sets it")
+        at = order.index(updates[0].path)
+        factor, term = self._takes(array, state, updates, body, found)
+        if readers:
+            first = min(reader.path for reader in readers)
+            late = [s for s in found if s.is_write and first < s.path and s.path[:-1] == level]
+            factor = factor and self._opened(factor, late, body, found)
+            term = self._opened(term, late, body, found)
         return _Running(
             state,
-            update.path,
+            updates[0].path if len(updates) == 1 else sides[0][:-1],
             level,
-            tuple(_condition(_at(body, side[len(self.path) : -1]), side[-1]) for side in inside),
-            self._takes(array, state.operator, body, found),
+            tuple(_condition(_at(body, side[len(self.path) : -1]), side[-1]) for side in around),
+            (factor, term),
             any(order.index(reader.path) < at for reader in readers),
             any(order.index(reader.path) > at for reader in readers),
         )
 
-    def _only_write(self, array: str, found: tuple[Site, ...]) -> Site:
-        """Return where an array is set, which is one place."""
+    def _writes(self, array: str, found: tuple[Site, ...]) -> list[Site]:
+        """Return where an array is set: in one place, or on both sides of one guard."""
         writes = [site for site in found if site.array == array and site.is_write]
-        if len(writes) != 1 or any(b.execution == "sequential" for b in writes[0].bindings):
+        sides = {site.path[:-1] for site in writes}
+        guards = {guard for site in writes for guard in site.guards}
+        beside = len(writes) == len(sides) == 2 and sides <= guards
+        beside = beside and len({side[:-1] for side in sides}) == 1
+        if any(b.execution == "sequential" for site in writes for b in site.bindings) or not (
+            len(writes) == 1 or beside
+        ):
             raise self._serially(f"{array}, which is looked at in between, is set several times")
-        return writes[0]
+        return writes
 
     def _lists(self, site: Site) -> list[Path]:
         """Return where the lists of statements begin that a statement stands in."""
@@ -145,32 +177,65 @@ class Scans:
         return [self.path, *sorted([*loops, *site.guards], key=len)]
 
     def _takes(
-        self, array: str, op: Monoid, body: tuple[Node, ...], found: tuple[Site, ...]
-    ) -> Value:
-        """Return what an iteration takes: the update of what changes nothing."""
+        self,
+        array: str,
+        state: AppendedState,
+        updates: list[Site],
+        body: tuple[Node, ...],
+        found: tuple[Site, ...],
+    ) -> tuple[Value | None, Value]:
+        """Return the factor and the term of an update; the factor only where it is not 1."""
 
-        def set_to(name: str) -> Value:
-            write = self._only_write(name, found)
-            node = _at(body, write.path[len(self.path) :])
+        def set_at(site: Site, name: str) -> Value:
+            node = _at(body, site.path[len(self.path) :])
             assert isinstance(node, Assign)
-            return node.values[[target.array for target in node.targets].index(name)]
-
-        value = set_to(array)
-        while isinstance(value, Read) and value.access.array != array:
-            value = set_to(value.access.array)
+            value = node.values[[target.array for target in node.targets].index(name)]
+            if isinstance(value, Read) and value.access.array != array:
+                writes = [s for s in found if s.array == value.access.array and s.is_write]
+                if len(writes) == 1:
+                    return set_at(writes[0], value.access.array)
+            return value
 
         def is_own(part: Value) -> bool:
             return isinstance(part, Read) and part.access.array == array
 
+        value = set_at(updates[0], array)
+        if len(updates) > 1:
+            guard = _at(body, updates[0].path[len(self.path) : -2])
+            assert isinstance(guard, If)
+            value = Select(guard.condition, value, set_at(updates[1], array))
+        if state.operator == "+":
+            sides = factor_and_term(value, is_own)
+            if sides is None or (state.factor is None) != (sides[0] == ONE):
+                raise self._serially(f"what {array} takes is not known by itself")
+            return (None if state.factor is None else sides[0]), sides[1]
+        nothing = Const(IDENTITIES[state.operator])
         match value:
-            case source.Binary("+" | "*", left, right) if is_own(left) or is_own(right):
-                taken = right if is_own(left) else left
-            case source.Binary("-", left, right) if is_own(left):
-                taken = source.Unary("-", right)
-            case _:
-                taken = value
-        nothing = Const(IDENTITIES[op])
-        return replaced(taken, lambda part: nothing if is_own(part) else None)
+            case source.Binary("*", left, right) if is_own(left) or is_own(right):
+                value = right if is_own(left) else left
+            case source.Call("max" | "min", (left, right)) if is_own(left) or is_own(right):
+                value = right if is_own(left) else left
+        return None, replaced(value, lambda part: nothing if is_own(part) else None)
+
+    def _opened(
+        self, value: Value, late: list[Site], body: tuple[Node, ...], found: tuple[Site, ...]
+    ) -> Value:
+        """Return a value with what numbers are that are set only behind where it is needed."""
+
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Read) or part.access.subscripts:
+                return None
+            name = part.access.array
+            own = [s for s in late if s.array == name]
+            if len(own) != 1 or sum(s.is_write and s.array == name for s in found) != 1:
+                return None
+            node = _at(body, own[0].path[len(self.path) :])
+            assert isinstance(node, Assign)
+            if len(node.values) != 1:
+                return None
+            return self._opened(node.values[0], late, body, found)
+
+        return replaced(value, change)
 
     def _serially(self, why: str) -> RunSerially:
         return RunSerially(self.path, why)
@@ -180,7 +245,8 @@ class Scans:
     def begin(self) -> None:
         """Begin a run of blocks."""
         for array, each in self.running.items():
-            each.term = each.before = each.upto = None
+            each.term = each.factor = each.before = each.upto = None
+            each.is_done = False
             self.v.instead.pop(array, None)
 
     def ahead(self, path: Path, rest: tuple[Node, ...]) -> None:
@@ -207,31 +273,65 @@ class Scans:
         """Work out what iterations take, and what the state is before each of them."""
         self._require_known(array, each, path, rest)
         op = each.state.operator
+        factor, taken = each.takes
         conditions = [self.b.condition(c, self.v.truth_of) for c in each.conditions]
         with self.b.guarded(*conditions):
-            term = counted(op, self.v.kept(each.takes, array))
-            neutral = Number(identity(op, term))
             mask = self.mask()
-        if mask is not None:
-            term = Where(mask, term, neutral)
-        if self.dim not in dims_of(term):
-            every = Binary(">=", Position(self.dim), self.b.index(self.dim.start))
-            term = Where(every, term, neutral)
-        if len(dims_of(term)) > _MOST_DIMS:
-            raise self._serially(f"{array} would be kept for each iteration of a block")
-        name = self.b.name(f"{array}_taken", ("taken", self.path, array))
-        each.term = self.b.named(name, term, note="outside: what changes nothing")
+            term = counted(op, self.v.kept(taken, array))
+            each.term = self._counting(f"{array}_taken", term, identity(op, term), mask)
+            if factor is not None:
+                found = self._counting(f"{array}_factor", self.v.number(factor), 1.0, mask)
+                if not is_at_most_one(self.b, found):
+                    raise self._serially(f"what {array} is multiplied by may be large")
+                each.factor = found
+                each.is_first = Binary("==", Position(self.dim), Edge(self.dim, "first"))
         if each.seen_before:
             name = self.b.name(f"{array}_before", ("before", self.path, array))
-            scan = Scan(op, self.dim, each.term, before=True)
-            each.before = self.b.named(name, _joined(op, self._old(array), scan))
+            each.before = self.b.named(name, self._scan(array, each, before=True))
             self.v.instead[array] = each.before
+
+    def _counting(self, stem: str, value: Expr, neutral: float, mask: Expr | None) -> Name:
+        """Give a name to what iterations take, those that do not count what changes nothing."""
+        if mask is not None:
+            value = Where(mask, value, Number(neutral))
+        if self.dim not in dims_of(value):
+            every = Binary(">=", Position(self.dim), self.b.index(self.dim.start))
+            value = Where(every, value, Number(neutral))
+        if len(dims_of(value)) > _MOST_DIMS:
+            raise self._serially("it would be kept for each iteration of a block")
+        name = self.b.name(stem, (stem, self.path))
+        note = "outside: what changes nothing" if mask is not None else ""
+        made = self.b.named(name, value, note=note)
+        self.b.ranges[name] = bounds(self.b, value)
+        return made
+
+    def _scan(self, array: str, each: _Running, *, before: bool) -> Expr:
+        """Return what a state is before each iteration of a block, or after it."""
+        assert each.term is not None
+        op, old = each.state.operator, self._old(array)
+        if each.factor is None:
+            return _joined(op, old, Scan(op, self.dim, each.term, before))
+        assert each.is_first is not None
+        # The first step of a block is from what was there before.
+        first = self._stepped(each.factor, old, each.term)
+        term = Where(each.is_first, first, each.term)
+        start = (Where(each.is_first, old, Number(0.0)),) if before else ()
+        return Scan("+", self.dim, term, before, (each.factor, *start))
+
+    def _stepped(self, factor: Expr, old: Expr, term: Expr) -> Expr:
+        """Return what a step makes of a number, which it may leave out whatever it is."""
+        after = plus(times(factor, old), term)
+        low, high = bounds(self.b, factor)
+        if low > 0.0 or high < 0.0:
+            return after
+        return Where(Binary("==", factor, Number(0.0)), term, after)
 
     def _require_known(
         self, array: str, each: _Running, path: Path, rest: tuple[Node, ...]
     ) -> None:
         """Require that all is known that says what iterations take, as it will be at the update."""
-        worked_out = Assign("", (Access("", ()),), (each.takes,))
+        values = tuple(value for value in each.takes if value is not None)
+        worked_out = Assign("", (Access("", ()),) * len(values), values)
         read = touched((If(conjunction(*each.conditions), (worked_out,)),), writes=False)
         for name in sorted(read):
             if self.b.storage[name].place == "register" and name not in self.b.values:
@@ -249,19 +349,33 @@ class Scans:
         return self.b.values[array]
 
     def taken(self, array: str) -> Expr:
-        """Return what a state is after a block."""
+        """Return what a state is after a block, where a statement hands it on."""
         each = self.running[array]
         assert each.term is not None
         op = each.state.operator
-        if each.seen_after:
-            if each.before is not None:
+        old = self._old(array)
+        if each.is_done:
+            # The other side of a guard has handed it on.
+            if each.upto is not None:
+                self.v.instead[array] = each.upto
+            return old
+        each.is_done = True
+        if each.seen_after or each.factor is not None:
+            if each.before is None:
+                upto = self._scan(array, each, before=False)
+            elif each.factor is None:
                 upto = _joined(op, each.before, each.term)
             else:
-                upto = _joined(op, self._old(array), Scan(op, self.dim, each.term, before=False))
+                upto = self._stepped(each.factor, each.before, each.term)
             name = self.b.name(f"{array}_upto", ("upto", self.path, array))
             each.upto = self.b.named(name, upto)
             self.v.instead[array] = each.upto
-        return _joined(op, self._old(array), Reduce(op, self.dim, each.term))
+        if each.factor is None:
+            return _joined(op, old, Reduce(op, self.dim, each.term))
+        assert each.upto is not None
+        last = Reduce("max", self.dim, Position(self.dim))
+        chosen = Where(Binary("==", Position(self.dim), last), each.upto, Number(0.0))
+        return Reduce("+", self.dim, chosen)
 
 
 def _at(body: tuple[Node, ...], path: Path) -> Node:
