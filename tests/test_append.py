@@ -126,12 +126,11 @@ REFUSED = {
     "h = a[j] * h + x[j]": "multiplied by something new in every iteration",
     "h = 0.5 * h + x[j]": "moving of the factor",
     "h = x[j]": "moving of the terms",
-    "h = max(h, x[j])\n        A[j] = h": "looks at the state in between",
+    "h = abs(h) + x[j]\n        A[j] = h": "looks at the state in between",
     "h = h + A[j + 1]\n        A[j] = x[j]": "touch the same cells of A",
     "h = h + x[j]\n        for d in range(0, N):\n            A[j + d] = x[d]": "same cells of A",
     "h = h - h * h + x[j]": "no number times itself",
     "h = h + 1.0 if h < 3.0 else h": "under a condition on the state",
-    "h = h + x[j]\n        g = g * h": "g",
 }
 
 
@@ -141,6 +140,23 @@ def test_what_is_not_appended_and_why(body: str, reason: str) -> None:
     found = fold(f"{HEAD}{text}    return h, g, A\n")
     assert found.decision != "legal" and found.states == ()
     assert reason in found.reason
+
+
+SCANNED = {
+    "A[j] = h\n        h = max(h, x[j])": {"h"},
+    "h = h + x[j]\n        g = g * h": {"h"},
+    "h = 0.5 * h + x[j]\n        g = max(g, h - x[j])": {"h"},
+    "h = x[j] if j % 7 == 0 else h + x[j]\n        A[j] = h": {"h"},
+    "h = h + x[j]\n        g = max(g, h)\n        A[j] = g": {"g", "h"},
+}
+
+
+@pytest.mark.parametrize(("body", "scanned"), SCANNED.items(), ids=range(len(SCANNED)))
+def test_what_is_looked_at_in_between_is_scanned(body: str, scanned: set[str]) -> None:
+    text = f"    h = 0.0\n    g = 1.0\n    for j in range(0, N):\n        {body}\n"
+    found = fold(f"{HEAD}{text}    return h, g, A\n")
+    assert found.decision == "legal" and found.scanned == scanned
+    assert found.laws and all(law.answer == "proved" for law in found.laws)
 
 
 def test_a_state_moved_at_other_times_than_what_it_waits_for() -> None:
