@@ -264,7 +264,7 @@ def attention_ragged_kernel(
         S_outside = S_scale if SCALE_POSITIVE else 1.0  # for their maximum
         if LATE:
             exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
-            j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+            j_late = tl.full([BLOCK_J], -2147483648, INDEX)  # no block yet
         # What is read as it would be in a block that begins at 0.
         j_at = tl.arange(0, BLOCK_J).to(INDEX)
         K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
@@ -279,7 +279,7 @@ def attention_ragged_kernel(
             if LATE:
                 V_jd = tl.load(
                     V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    mask=(j_late[:, None] > -2147483648) & d_in[None, :],
                     other=0.0
                 )  # S8
                 O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
@@ -316,7 +316,7 @@ def attention_ragged_kernel(
             if LATE:
                 V_jd = tl.load(
                     V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    mask=(j_late[:, None] > -2147483648) & d_in[None, :],
                     other=0.0
                 )  # S8
                 O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
@@ -330,7 +330,7 @@ def attention_ragged_kernel(
             if LATE:
                 O = O * exp_m[:, None]  # S8
                 exp_S_late = exp_S.to(V_ptr.dtype.element_ty)
-                j_late = tl.where(j < cu_k_b, j, -1)
+                j_late = tl.where(j < cu_k_b, j, -2147483648)
             else:
                 V_jd = tl.load(
                     V_at + tl.cast(j_first, INDEX) * stride_V_j,
@@ -347,7 +347,7 @@ def attention_ragged_kernel(
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                mask=(j_late[:, None] > -2147483648) & d_in[None, :],
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before

@@ -416,7 +416,7 @@ def attention_ragged_kernel(
         S_outside = S_scale if SCALE_POSITIVE else 1.0  # for their maximum
         if LATE:
             exp_S_late = tl.zeros([BLOCK_I, BLOCK_J], V_ptr.dtype.element_ty)
-            j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
+            j_late = tl.full([BLOCK_J], -2147483648, INDEX)  # no block yet
         # What is read as it would be in a block that begins at 0.
         j_at = tl.arange(0, BLOCK_J).to(INDEX)
         K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
@@ -431,7 +431,7 @@ def attention_ragged_kernel(
             if LATE:
                 V_jd = tl.load(
                     V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    mask=(j_late[:, None] > -2147483648) & d_in[None, :],
                     other=0.0
                 )  # S8
                 O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
@@ -468,7 +468,7 @@ def attention_ragged_kernel(
             if LATE:
                 V_jd = tl.load(
                     V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    mask=(j_late[:, None] > -2147483648) & d_in[None, :],
                     other=0.0
                 )  # S8
                 O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
@@ -482,7 +482,7 @@ def attention_ragged_kernel(
             if LATE:
                 O = O * exp_m[:, None]  # S8
                 exp_S_late = exp_S.to(V_ptr.dtype.element_ty)
-                j_late = tl.where(j < cu_k_b, j, -1)
+                j_late = tl.where(j < cu_k_b, j, -2147483648)
             else:
                 V_jd = tl.load(
                     V_at + tl.cast(j_first, INDEX) * stride_V_j,
@@ -499,7 +499,7 @@ def attention_ragged_kernel(
         if LATE:
             V_jd = tl.load(
                 V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
-                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                mask=(j_late[:, None] > -2147483648) & d_in[None, :],
                 other=0.0
             )  # S8
             O = tl.dot(exp_S_late, V_jd, O, input_precision="ieee")  # S8: of the block before
@@ -1510,7 +1510,7 @@ def attention_ragged_backward(
     return dQ, dK, dV, dscale
 
 
-@torch.library.custom_op(_free("attention_ragged_forward_8c55d1c6"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_forward_55a6e6a4"), mutates_args=())
 def _attention_ragged_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool, check: bool
@@ -1529,7 +1529,7 @@ def _(Q, K, V, cu_q, cu_k, scale, scale_tensor, tune, check):
     )
 
 
-@torch.library.custom_op(_free("attention_ragged_backward_8c55d1c6"), mutates_args=())
+@torch.library.custom_op(_free("attention_ragged_backward_55a6e6a4"), mutates_args=())
 def _attention_ragged_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

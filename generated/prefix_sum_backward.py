@@ -64,10 +64,6 @@
 #         for i in parallel(0, N):
 #             dx[i] = dP[i] + dP_before[i]  # S2
 #         return dx
-#
-# Notes:
-#   - the loop i runs one iteration at a time in each program: S5 looks at the state in between
-#   - the loop n runs one iteration at a time in each program: S5 looks at the state in between
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +71,19 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 import triton
 import triton.language as tl
+
+
+@triton.jit
+def _two_steps(factor, value, next_factor, next_value):
+    after = tl.where(next_factor == 0, next_value, next_factor * value + next_value)
+    return factor * next_factor, after
+
+
+@triton.jit
+def _steps(factor, value, axis: tl.constexpr):
+    """What y is after each step y = factor * y + value, which begins anew where a factor is 0."""
+    factor = tl.broadcast_to(factor, value.shape)
+    return tl.associative_scan((factor, value), axis, _two_steps)[1]
 
 
 class _Timed(triton.Config):
@@ -157,6 +166,7 @@ def prefix_sum_kernel(
     stride_P_i,
     N,
     INDEX: tl.constexpr,
+    BLOCK_I: tl.constexpr,
 ):
     """A program does everything.
 
@@ -164,20 +174,70 @@ def prefix_sum_kernel(
     Writes P (N,).
     """
     P_state = tl.full([], 0.0, tl.float32)  # S4
-    # S5 looks at the state in between.
-    for i in range(tl.cast(0, INDEX), N):
-        P = tl.full([], 0.0, tl.float32)
-        x_i = tl.load(x_ptr + i * stride_x_i, mask=i == 0, other=0.0)  # S1
-        P_state = tl.where(i == 0, x_i.to(tl.float32), P_state)  # S1
-        P = tl.where(i == 0, P_state, P)  # S5
-        x_i_2 = tl.load(x_ptr + i * stride_x_i, mask=i != 0, other=0.0)  # S2
-        P_state = tl.where(i != 0, P_state + x_i_2.to(tl.float32), P_state)  # S2
-        P = tl.where(i != 0, P_state, P)  # S6
+    i_full = N // BLOCK_I * BLOCK_I  # blocks before this one are full
+    # Full blocks.
+    for i_first in range(0, i_full, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        P = tl.zeros([BLOCK_I], tl.float32)
+        x_i = tl.load(x_ptr + i * stride_x_i)  # S4
+        P_state_taken = x_i.to(tl.float32)
+        P_state_factor = tl.where(i == 0, 0.0, 1.0)
+        P_state_upto = _steps(
+            P_state_factor,
+            tl.where(
+                i == i_first,
+                tl.where(
+                    P_state_factor == 0.0, P_state_taken, P_state_factor * P_state + P_state_taken
+                ),
+                P_state_taken
+            ),
+            0
+        )
+        P_state = tl.sum(tl.where(i == tl.max(i, axis=0), P_state_upto, 0.0), axis=0)  # S1
+        P = tl.where(i == 0, P_state_upto, P)  # S5
+        P = tl.where(i != 0, P_state_upto, P)  # S6
         tl.store(P_ptr + i * stride_P_i, P)  # S6
+    # The last, partial block.
+    for i_first in range(i_full, N, BLOCK_I):
+        i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
+        P = tl.zeros([BLOCK_I], tl.float32)
+        x_i = tl.load(x_ptr + i * stride_x_i, mask=i < N, other=0.0)  # S6
+        P_state_taken = tl.where(i < N, x_i.to(tl.float32), 0.0)  # outside: what changes nothing
+        P_state_factor = tl.where((i < N) & (i == 0), 0.0, 1.0)  # outside: what changes nothing
+        P_state_upto = _steps(
+            P_state_factor,
+            tl.where(
+                i == i_first,
+                tl.where(
+                    P_state_factor == 0.0, P_state_taken, P_state_factor * P_state + P_state_taken
+                ),
+                P_state_taken
+            ),
+            0
+        )
+        P_state = tl.sum(tl.where(i == tl.max(i, axis=0), P_state_upto, 0.0), axis=0)  # S1
+        P = tl.where(i == 0, P_state_upto, P)  # S5
+        P = tl.where(i != 0, P_state_upto, P)  # S6
+        tl.store(P_ptr + i * stride_P_i, P, mask=i < N)  # S6
+
+
+def prefix_sum_kernel_config(BLOCK_I, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-prefix_sum_kernel_default = triton.Config({}, num_warps=4, num_stages=1)
+prefix_sum_kernel_default = prefix_sum_kernel_config(512, 4, 2)
+
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+prefix_sum_kernel_tuned = _Tuned(
+    prefix_sum_kernel,
+    [
+        prefix_sum_kernel_config(*row)
+        for row in itertools.product((128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["N"],
+)
 
 
 @triton.jit
@@ -187,6 +247,7 @@ def prefix_sum_backward_dP_before_kernel(
     stride_dP_before_0,
     N,
     INDEX: tl.constexpr,
+    BLOCK_N: tl.constexpr,
 ):
     """A program does everything.
 
@@ -194,15 +255,48 @@ def prefix_sum_backward_dP_before_kernel(
     Writes dP_before (N,).
     """
     dP_before_state = tl.full([], 0.0, tl.float32)  # S4
-    # S5 looks at the state in between.
-    for n in range(tl.cast(0, INDEX), N - 1):
-        dP_Nn = tl.load(dP_ptr + (N - n - 1) * stride_dP_0)  # S1
-        dP_before_state = dP_Nn.to(tl.float32) + dP_before_state  # S1
-        tl.store(dP_before_ptr + (N - n - 2) * stride_dP_before_0, dP_before_state)  # S5
+    n_stop = N - 1
+    n_full = tl.maximum(n_stop, 0) // BLOCK_N * BLOCK_N  # blocks before this one are full
+    # Full blocks.
+    for n_first in range(0, n_full, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dP_n = tl.load(dP_ptr + (N - n - 1) * stride_dP_0)  # S4
+        dP_before_state_taken = dP_n.to(tl.float32)
+        dP_before_state_upto = dP_before_state + tl.cumsum(dP_before_state_taken, axis=0)
+        dP_before_state = dP_before_state + tl.sum(dP_before_state_taken, axis=0)  # S1
+        tl.store(dP_before_ptr + (N - n - 2) * stride_dP_before_0, dP_before_state_upto)  # S5
+    # The last, partial block.
+    for n_first in range(n_full, n_stop, BLOCK_N):
+        n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
+        dP_n = tl.load(dP_ptr + (N - n - 1) * stride_dP_0, mask=n < n_stop, other=0.0)  # S5
+        # outside: what changes nothing
+        dP_before_state_taken = tl.where(n < n_stop, dP_n.to(tl.float32), 0.0)
+        dP_before_state_upto = dP_before_state + tl.cumsum(dP_before_state_taken, axis=0)
+        dP_before_state = dP_before_state + tl.sum(dP_before_state_taken, axis=0)  # S1
+        tl.store(
+            dP_before_ptr + (N - n - 2) * stride_dP_before_0, dP_before_state_upto, mask=n < n_stop
+        )  # S5
+
+
+def prefix_sum_backward_dP_before_kernel_config(BLOCK_N, num_warps, num_stages):
+    blocks = {"BLOCK_N": BLOCK_N}
+    return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
 # Used where nothing is timed.
-prefix_sum_backward_dP_before_kernel_default = triton.Config({}, num_warps=4, num_stages=1)
+prefix_sum_backward_dP_before_kernel_default = prefix_sum_backward_dP_before_kernel_config(
+    512, 4, 2
+)
+
+# The fastest of these is used on a GPU, found once for like sizes, and kept.
+prefix_sum_backward_dP_before_kernel_tuned = _Tuned(
+    prefix_sum_backward_dP_before_kernel,
+    [
+        prefix_sum_backward_dP_before_kernel_config(*row)
+        for row in itertools.product((128, 512, 1024), (4, 8), (2,))
+    ],
+    key=["N"],
+)
 
 
 @triton.jit
@@ -347,11 +441,12 @@ def _index_type(*arguments):
     return tl.int32
 
 
-def prefix_sum_forward(x):
+def prefix_sum_forward(x, *, tune=True):
     """Run prefix_sum, and return what its gradients need besides.
 
     Args:
         x: (N,), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
         P (N,).
@@ -364,8 +459,12 @@ def prefix_sum_forward(x):
     P = torch.empty((N,), dtype=x.dtype, device=x.device)
     index = _index_type(x, P)
 
-    run = prefix_sum_kernel
-    blocks = prefix_sum_kernel_default.all_kwargs()
+    if _INTERPRETED or not tune:
+        run = prefix_sum_kernel
+        blocks = prefix_sum_kernel_default.all_kwargs()
+    else:
+        run = prefix_sum_kernel_tuned
+        blocks = {}
     with torch.cuda.device_of(x):
         run[(1,)](
             x, P,
@@ -402,8 +501,12 @@ def prefix_sum_backward(x, dP, *, wanted=None, tune=True):
     dP_before = torch.full((N,), 0.0, dtype=torch.float32, device=x.device)
     index = _index_type(x, dP, dx, dP_before)
 
-    run = prefix_sum_backward_dP_before_kernel
-    blocks = prefix_sum_backward_dP_before_kernel_default.all_kwargs()
+    if _INTERPRETED or not tune:
+        run = prefix_sum_backward_dP_before_kernel
+        blocks = prefix_sum_backward_dP_before_kernel_default.all_kwargs()
+    else:
+        run = prefix_sum_backward_dP_before_kernel_tuned
+        blocks = {}
     with torch.cuda.device_of(x):
         run[(1,)](
             dP, dP_before,
@@ -438,18 +541,18 @@ def prefix_sum_backward(x, dP, *, wanted=None, tune=True):
     return (dx,)
 
 
-@torch.library.custom_op(_free("prefix_sum_forward_46cd1e11"), mutates_args=())
-def _prefix_sum_forward_operator(x: torch.Tensor) -> torch.Tensor:
-    return prefix_sum_forward(x)[0]
+@torch.library.custom_op(_free("prefix_sum_forward_591c8105"), mutates_args=())
+def _prefix_sum_forward_operator(x: torch.Tensor, tune: bool) -> torch.Tensor:
+    return prefix_sum_forward(x, tune=tune)[0]
 
 
 @_prefix_sum_forward_operator.register_fake
-def _(x):
+def _(x, tune):
     N = x.shape[0]
     return torch.empty((N,), dtype=x.dtype, device=x.device)
 
 
-@torch.library.custom_op(_free("prefix_sum_backward_46cd1e11"), mutates_args=())
+@torch.library.custom_op(_free("prefix_sum_backward_591c8105"), mutates_args=())
 def _prefix_sum_backward_operator(
     x: torch.Tensor, dP: torch.Tensor, wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
@@ -470,8 +573,7 @@ def _(x, dP, wanted, tune):
 
 def _prefix_sum_keep(ctx, inputs, output):
     """Save what the gradients are worked out from."""
-    tune = True
-    (x,) = inputs
+    x, tune = inputs
     P = output
     ctx.save_for_backward()
     ctx.numbers = (tune,)
@@ -491,7 +593,7 @@ def _prefix_sum_gradients(ctx, *found):
     wanted = [needed[0]]
     found = iter(_prefix_sum_backward_operator(x, dP, wanted, tune))
     (dx,) = (next(found) if each else None for each in wanted)
-    return dx
+    return dx, None
 
 
 def _prefix_sum_second(ctx, *found):
@@ -507,12 +609,13 @@ _prefix_sum_forward_operator.register_autograd(
 _prefix_sum_backward_operator.register_autograd(_prefix_sum_second)
 
 
-def prefix_sum(x):
+def prefix_sum(x, *, tune=True):
     """The inclusive prefix sum: P[i] = x[0] + ... + x[i]. Differentiable: gradients come from
     prefix_sum_backward.
 
     Args:
         x: (N,), float16, bfloat16 or float32, any strides.
+        tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
         P (N,).
@@ -520,4 +623,4 @@ def prefix_sum(x):
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
-    return _prefix_sum_forward_operator(x)
+    return _prefix_sum_forward_operator(x, tune)
