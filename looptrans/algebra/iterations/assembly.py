@@ -37,7 +37,7 @@ from looptrans.ir.index import variables as index_variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Holds, Read, Real, Select, Value
+from looptrans.ir.value import Access, Create, Holds, Read, Real, Select, Value, Whole
 from looptrans.ir.walk import Placed, live_out, nodes, placed
 
 
@@ -303,6 +303,11 @@ class _Assembly:
         while around[:shared] == self.iteration.position[:shared] and shared < len(around):
             shared += 1
         shared -= around[:shared] != self.iteration.position[:shared]
+        if isinstance(node.values[-1], Create):
+            is_anew = shared == len(around) and all(
+                isinstance(index, Whole) for index in node.targets[-1].subscripts
+            )
+            return first_value(node.values[-1]) if is_anew else None
         inner = {
             loop.variable: loop.range
             for loop, position in zip(last.loops, last.loop_positions, strict=True)
