@@ -13,7 +13,7 @@ from functools import lru_cache
 from looptrans.algebra.iterations.branches import without_branches
 from looptrans.algebra.iterations.edges import Edge, NoRecurrence, edges_of, loop_named
 from looptrans.algebra.iterations.held import SPOILT, Found, Known
-from looptrans.algebra.iterations.infinities import bottom_of, infinite_arrays
+from looptrans.algebra.iterations.infinities import bottom_of, infinite_arrays, with_masks_tested
 from looptrans.algebra.iterations.inputs import Naming
 from looptrans.algebra.iterations.iteration import Iteration
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
@@ -130,7 +130,7 @@ class _Assembly:
         origins = self._relevant()
         if not origins:
             raise NoRecurrence(f"the loop {iteration.loop.variable} carries no value")
-        updates = [self._defined(self._next(origin).value) for origin in origins]
+        updates = [with_masks_tested(self._defined(self._next(origin).value)) for origin in origins]
         naming = Naming(
             iteration.loop.variable,
             {found.name: found.family.access for found in iteration.found.values()},
@@ -143,7 +143,7 @@ class _Assembly:
             condition, updates = _common_guard(naming, [o.name for o in origins], updates)
         updates = naming.named(updates)
         named = {f"s{number}": update for number, update in enumerate(updates, 1)}
-        updates = list(without_branches(named).values())
+        updates = list(without_branches(named, naming.inputs).values())
         states = []
         infinite = infinite_arrays(self.program)
         for number, (origin, update) in enumerate(zip(origins, updates, strict=True), 1):
