@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.adjoint.backward import backward
 from looptrans.derivation.derive import derive
 from looptrans.derivation.step import Goal
 from looptrans.executor import execute
+from looptrans.ir.listing import listing as text_of
 from tests.analysis import program
 
 ONE_PASS = """
@@ -229,6 +231,9 @@ def test_a_weight_is_masked_as_its_score_is(update: str, test: str) -> None:
     result = execute(found.last, inputs=inputs)["R"]
     np.testing.assert_allclose(result, wanted, rtol=1e-12)
     assert np.isfinite(wanted).all() and wanted[0] == 0.0
+    # Its gradient asks for no infinity, and works the weights out once for each result.
+    gradient = text_of(backward(original).program)
+    assert "inf" not in gradient and gradient.count("exp(") == 2, gradient
 
 
 def test_a_weight_masked_as_no_score_is_keeps_its_choice() -> None:

@@ -19,11 +19,13 @@ from itertools import permutations, product
 from math import isinf
 
 from looptrans.algebra.iterations.inputs import Input
+from looptrans.algebra.iterations.order import inputs_of
+from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.normal_forms.atoms import COMPARED, OO, NotANumber, Undefined
 from looptrans.algebra.normal_forms.normal import Assumptions, equality
 from looptrans.algebra.normal_forms.terms import Terms
 from looptrans.algebra.positional.numbers import Domain
-from looptrans.algebra.positional.values import put
+from looptrans.algebra.positional.values import put, without_repeats
 from looptrans.ir.condition import Condition, Data, Every, Not, Some, Truth, opposite
 from looptrans.ir.program import Assign, Declaration, Program
 from looptrans.ir.rewrite import replaced
@@ -206,6 +208,22 @@ def for_numbers(
         if not check.is_same(infinite, nothing=nothing):
             return None
     return without
+
+
+def without_tests(step: Recurrence) -> dict[str, Value]:
+    """Return the updates of a recurrence whose tests against infinities may be left out, so."""
+    updates = {state.name: without_repeats(state.update) for state in step.states}
+    known = extremes(
+        {state.name: state.update for state in step.states},
+        {state.name: state.bottom for state in step.states},
+    )
+    found = {}
+    for state in step.states:
+        written = with_tests(updates[state.name], step.inputs)
+        made = for_numbers(written, state.name, state.initial, known, inputs_of(step))
+        if made is not None:
+            found[state.name] = state.update if made == written else made
+    return found
 
 
 @dataclass(frozen=True, slots=True)
