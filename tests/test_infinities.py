@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.adjoint.backward import backward
 from looptrans.derivation.derive import derive
 from looptrans.derivation.step import Goal
 from looptrans.executor import execute
+from looptrans.ir.listing import listing as text_of
 from tests.analysis import program
 
 ONE_PASS = """
@@ -187,3 +189,61 @@ def f(x: Float[Array, "N"], b: Float[Array, "N"], v: Float[Array, "N D"], c: flo
     want, have = (execute(each, inputs=inputs)["o"] for each in (listing, found.last))
     np.testing.assert_allclose(have, want, rtol=1e-12)
     assert np.isfinite(want).all()
+
+
+ONLINE = """
+def f(X: Float[Array, "M N"], V: Float[Array, "N"], ok: Bool[Array, "M N"]):
+    R = zeros(M)
+    for i in range(M):
+        m = -inf; l = 0.0; o = 0.0
+        for j in range(N):
+            seen = j <= i + 2 and ok[i, j]
+            x = X[i, j] if seen else -inf
+            {update}
+            p = exp(x - m) if {test} else 0.0
+            l = l * c + p
+            o = o * c + p * V[j]
+        R[i] = o / l if l > 0.0 else 0.0
+    return R
+"""
+UPDATES = (
+    "n = max(m, x); c = exp(m - n) if n > -inf else 1.0; m = n",
+    "n = max(m, x); c = exp(m - n) if m > -inf else 0.0; m = n",
+    """c = 1.0
+            if x > m:
+                c = exp(m - x)
+                m = x""",
+)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize("test", ["seen", "x > -inf"])
+def test_a_weight_is_masked_as_its_score_is(update: str, test: str) -> None:
+    original = program(ONLINE.format(update=update, test=test))
+    found = derive(original, "forward")
+    assert "blocks" in [step.kind for step in found.steps], found.notes
+    random = np.random.default_rng(0)
+    ok = random.random((4, 9)) < 0.5
+    ok[0], ok[1, :2] = False, False
+    x, v = random.standard_normal((4, 9)), random.standard_normal(9)
+    inputs: dict[str, Any] = {"X": x, "V": v, "ok": ok}
+    wanted = execute(original, inputs=inputs)["R"]
+    result = execute(found.last, inputs=inputs)["R"]
+    np.testing.assert_allclose(result, wanted, rtol=1e-12)
+    assert np.isfinite(wanted).all() and wanted[0] == 0.0
+    # Its gradient asks for no infinity, and works the weights out once for each result.
+    gradient = text_of(backward(original).program)
+    assert "inf" not in gradient and gradient.count("exp(") == 2, gradient
+
+
+def test_a_weight_masked_as_no_score_is_keeps_its_choice() -> None:
+    """What is left at -inf is another number, so the test says more."""
+    text = ONLINE.format(update=UPDATES[0], test="seen").replace(
+        "else 0.0\n            l", "else 2.0\n            l"
+    )
+    original = program(text)
+    found = derive(original, "forward")
+    ok = np.random.default_rng(0).random((4, 9)) < 0.5
+    inputs: dict[str, Any] = {"X": np.ones((4, 9)), "V": np.linspace(0.0, 1.0, 9), "ok": ok}
+    wanted = execute(original, inputs=inputs)["R"]
+    np.testing.assert_allclose(execute(found.last, inputs=inputs)["R"], wanted, rtol=1e-12)

@@ -32,6 +32,7 @@ from looptrans.derivation.joined.loops_as_sums import sum_loops
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.listing import emitted, lowered
 from looptrans.emit.parameters import launcher_parameters
+from looptrans.executor import execute, prepare
 from looptrans.transforms.editing.tree import loop_paths
 from looptrans.transforms.moved.anew import with_arrays_made_once
 from tests.analysis import program
@@ -425,6 +426,32 @@ def test_heads_in_one_dimension_are_free_where_their_parts_do_not_overlap(
     assert (freed(given, heads, ("m", "l", "w")) is not None) == free
 
 
+@pytest.mark.parametrize("end", ["h * E + E", "(h + 1) * E", "E * (1 + h)"])
+def test_heads_in_one_dimension_may_be_counted_where_they_are(end: str) -> None:
+    """Every part is as long, so all of its elements fit a block, in both passes."""
+    there, more = f"range(h * E, {end})", ("E: Const, D: Const", "E: int")
+    text = MERGED.format(first=0, width="D").replace("H * D)", "H * E)").replace(*more)
+    for old, new in (("H*D", "H*E"), ("range(E)", there), ("range(D)", there), ("h * D + d", "d"),
+                     ("h * D + f", "f"), ("h * E + e", "e")):  # fmt: skip
+        text = text.replace(old, new)
+    listing = program(text)
+    derivation = derive(listing, "fold")
+    first = derivation.steps[0]
+    assert first.kind == "parts from 0" and first.decision == "legal"
+    made = lowered(listing)
+    assert len(made.kernels) == 1
+    assert not [op for op in ops_in(made.kernels[0].body) if isinstance(op, ElementLoop)]
+    sizes = {"M": 3, "N": 4, "H": 2, "E": 3}
+    inputs: dict[str, Any] = dict(prepare(listing, sizes, None, 1).arrays)
+    have, want = (
+        torch.from_numpy(execute(each, sizes=sizes, inputs=inputs)["O"])
+        for each in (derivation.last, listing)
+    )
+    torch.testing.assert_close(have, want)
+    gradients = emitted_with_backward(listing)
+    assert gradients.text.count("tl.dot(") > 0
+
+
 def test_a_number_that_is_given_is_not_divided_out() -> None:
     """With N = 0 no shape tells B; what is an extent as it is needs not be given."""
     flat = """
@@ -493,7 +520,10 @@ def test_a_state_that_is_set_twice_in_an_iteration_is_one_pass(new: str) -> None
     assert not [op for op in ops_in(made.kernels[0].body) if isinstance(op, ElementLoop)]
 
 
-@pytest.mark.parametrize("update", [SCALED, BOTH_SIDES, NO_ELSE])
+NOTHING_YET = SCALED.replace("p = exp(x - m)", "p = exp(x - m) if m > -inf else 0.0")
+
+
+@pytest.mark.parametrize("update", [SCALED, BOTH_SIDES, NO_ELSE, NOTHING_YET])
 def test_a_branch_on_a_new_maximum_is_a_maximum(update: str) -> None:
     made = lowered(program(NEW_MAXIMUM.format(update=update)))
     assert len(made.kernels) == 1
@@ -503,10 +533,9 @@ def test_a_branch_on_a_new_maximum_is_a_maximum(update: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        # A number where both are -inf; another scale; what is no choice of a maximum.
-        ("p = exp(x - m)", "p = exp(x - m) if m > -inf else 0.0"),
+        # A number where both are -inf, and not the old one; what is no choice of a maximum.
+        ("p = exp(x - m)", "p = exp(x - m) if m > -inf else 1.0"),
         ("a = 1.0", "a = 2.0"),
-        ("p = exp(x - m)", "p = exp(x)"),
         ("m = x", "m = x + 1.0"),
     ],
 )

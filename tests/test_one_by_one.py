@@ -69,6 +69,32 @@ JOINED = """
                 O[i, d] = O[i, d] * exp(m - M2) + a * exp(n - M2)
             m = M2
 """
+# What rows and blocks keep, made anew in each of them.
+ANEW = """
+        o = zeros(D)
+        for t in range((N + 3) // 4):
+            s = full(4, -inf)
+            n = -inf
+            for u in range(4):
+                if 4 * t + u < N:
+                    s[u] = Q[i] @ K[4 * t + u]
+                    n = max(n, s[u])
+            M2 = max(m, n)
+            b = 0.0
+            a = zeros(D)
+            for u in range(4):
+                if 4 * t + u < N:
+                    p = exp(s[u] - M2)
+                    b += p
+                    for d in range(D):
+                        a[d] += p * V[4 * t + u, d]
+            l = l * exp(m - M2) + b
+            for d in range(D):
+                o[d] = o[d] * exp(m - M2) + a[d]
+            m = M2
+        for d in range(D):
+            O[i, d] = o[d]
+"""
 SUMS = """
         for j0 in range(0, N, 4):
             n = max(m, max(Q[i] @ K[j] for j in range(j0, min(j0 + 4, N))))
@@ -172,6 +198,7 @@ RIGHT = {
     "paper": attention(PAPER),
     "causal": attention(PAPER, CAUSAL),
     "joined": attention(JOINED, CAUSAL),
+    "anew": attention(ANEW).replace("s = zeros(N)", ""),
     "sums": attention(SUMS),
     "masked": attention(MASKED, CAUSAL | {"end": "N"}),
     "asked": attention(ASKED),

@@ -360,7 +360,7 @@ def _folds(work: Work) -> bool:
                 continue
         if starts_infinite(step):
             reason = work.take("guard", loop_name(loop))
-        else:
+        if not starts_infinite(step) or isinstance(reason, NotNeeded):
             work.take("choices", loop_name(loop))
         if reason is not None and not isinstance(reason, NotNeeded):
             # A division by what starts from 0 gives no number in the first iteration.

@@ -12,7 +12,7 @@ differentiated; what runs is the listing as it was.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from looptrans.adjoint.reading.closed_nodes import ClosedNodes, NotClosed
@@ -21,6 +21,7 @@ from looptrans.adjoint.reading.nested_folds import outermost_of_a_fold
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.iterations.assembly import assembled, flow_of, iteration_of
 from looptrans.algebra.iterations.edges import NoRecurrence, edges_of
+from looptrans.algebra.iterations.infinities import without_tests
 from looptrans.algebra.iterations.iteration import Iteration
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.operators.closed import ClosedFold, closed_fold
@@ -162,6 +163,10 @@ def _fold(program: Program, path: LoopPath, flow: DependenceReport) -> _Fold | N
         nest.check(step)
     if all(_is_plain(state, step) for state in step.states):
         return None
+    plain = without_tests(step)
+    step = replace(
+        step, states=tuple(replace(s, update=plain.get(s.name, s.update)) for s in step.states)
+    )
     iteration.loop = kept.written(iteration, step)
     return _Fold(path, () if nest is None else nest.around, name, iteration, step)
 

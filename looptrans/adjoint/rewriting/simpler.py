@@ -54,7 +54,7 @@ from looptrans.transforms.rows.guarded_ends import Ended, with_guarded_ends
 from looptrans.transforms.rows.guarded_rows import GuardedRows, with_guarded_rows
 from looptrans.transforms.rows.guarded_starts import GuardedStarts
 from looptrans.transforms.rows.idle_guards import Unasked, with_idle_guards_out
-from looptrans.transforms.rows.shift import Shifted, with_rows_in_place
+from looptrans.transforms.rows.shift import Shifted, with_parts_from_0, with_rows_in_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,11 @@ _Seen: TypeAlias = (
     | WrittenAlike
 )
 
-# No loops of one iteration nor arrays of one cell, what is the same in the same words, loops over
-# all of what blocks are of, and what is free outside of what carries.
+# No loops of one iteration nor arrays of one cell, parts of rows from 0 on, what is the same in the
+# same words, loops over all of what blocks are of, and what is free outside of what carries.
 ORDER: Final = (
     "known iterations",
+    "parts from 0",
     "single cells",
     "written alike",
     "few iterations",
@@ -198,6 +199,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "idle guards": lambda p: with_idle_guards_out(program_of_indices(p)),
     "guarded rows": lambda p: with_guarded_rows(program_of_indices(p)),
     "known iterations": lambda p: with_known_iterations(program_of_indices(p)),
+    "parts from 0": lambda p: with_parts_from_0(program_of_indices(p)),
     "single cells": lambda p: with_single_cells_as_scalars(program_of_indices(p)),
     "written alike": lambda p: with_values_alike(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),

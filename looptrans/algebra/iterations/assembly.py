@@ -13,7 +13,7 @@ from functools import lru_cache
 from looptrans.algebra.iterations.branches import without_branches
 from looptrans.algebra.iterations.edges import Edge, NoRecurrence, edges_of, loop_named
 from looptrans.algebra.iterations.held import SPOILT, Found, Known
-from looptrans.algebra.iterations.infinities import bottom_of, infinite_arrays
+from looptrans.algebra.iterations.infinities import bottom_of, infinite_arrays, with_masks_tested
 from looptrans.algebra.iterations.inputs import Naming
 from looptrans.algebra.iterations.iteration import Iteration
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
@@ -37,7 +37,7 @@ from looptrans.ir.index import variables as index_variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Holds, Read, Real, Select, Value
+from looptrans.ir.value import Access, Create, Holds, Read, Real, Select, Value, Whole
 from looptrans.ir.walk import Placed, live_out, nodes, placed
 
 
@@ -130,7 +130,7 @@ class _Assembly:
         origins = self._relevant()
         if not origins:
             raise NoRecurrence(f"the loop {iteration.loop.variable} carries no value")
-        updates = [self._defined(self._next(origin).value) for origin in origins]
+        updates = [with_masks_tested(self._defined(self._next(origin).value)) for origin in origins]
         naming = Naming(
             iteration.loop.variable,
             {found.name: found.family.access for found in iteration.found.values()},
@@ -143,7 +143,7 @@ class _Assembly:
             condition, updates = _common_guard(naming, [o.name for o in origins], updates)
         updates = naming.named(updates)
         named = {f"s{number}": update for number, update in enumerate(updates, 1)}
-        updates = list(without_branches(named).values())
+        updates = list(without_branches(named, naming.inputs).values())
         states = []
         infinite = infinite_arrays(self.program)
         for number, (origin, update) in enumerate(zip(origins, updates, strict=True), 1):
@@ -303,6 +303,11 @@ class _Assembly:
         while around[:shared] == self.iteration.position[:shared] and shared < len(around):
             shared += 1
         shared -= around[:shared] != self.iteration.position[:shared]
+        if isinstance(node.values[-1], Create):
+            is_anew = shared == len(around) and all(
+                isinstance(index, Whole) for index in node.targets[-1].subscripts
+            )
+            return first_value(node.values[-1]) if is_anew else None
         inner = {
             loop.variable: loop.range
             for loop, position in zip(last.loops, last.loop_positions, strict=True)

@@ -5,14 +5,17 @@
     l = l * a + exp(x - m)            ->   l <- l * exp(m - max(m, x)) + exp(x - max(m, x))
 
 Each choice is proved on both sides of the comparison, one of the two at infinity included. While
-both are, `exp(m - m)` is no number: a state may read so only if its own update is none there too.
+both are, `exp(m - m)` is no number: a state may read so only if its own update is none there too,
+or, under a test, if it stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 
+from looptrans.algebra.iterations.infinities import at_infinities, with_tests
+from looptrans.algebra.iterations.inputs import Input
 from looptrans.algebra.normal_forms.normal import equality
 from looptrans.algebra.positional.numbers import Domain, NoNumber, Point, evaluate, points
 from looptrans.algebra.positional.values import names_of
@@ -37,14 +40,16 @@ def extremum(condition: Condition, chosen: Value, otherwise: Value) -> str | Non
             return None
 
 
-def without_branches(updates: Mapping[str, Value]) -> dict[str, Value]:
+def without_branches(updates: Mapping[str, Value], inputs: Iterable[Input]) -> dict[str, Value]:
     """Return updates that say the same, with maxima for the choices that a new extreme makes.
 
     They come back as they are where not every choice of an extreme's can be proved to be such.
 
     Args:
         updates: The next value of each state.
+        inputs: What their names stand for.
     """
+    inputs = tuple(inputs)
     updates = {name: _unguarded(Real(name), update) for name, update in updates.items()}
     for name, update in updates.items():
         if not isinstance(update, Select):
@@ -60,7 +65,11 @@ def without_branches(updates: Mapping[str, Value]) -> dict[str, Value]:
         others = [value for other, value in updates.items() if other != name]
         if not any(map(branch.is_in, others)):
             continue
-        made = {other: branch.update(value) for other, value in updates.items() if other != name}
+        made = {
+            other: branch.update(Real(other), with_tests(value, inputs))
+            for other, value in updates.items()
+            if other != name
+        }
         if None not in made.values():
             found = {k: v for k, v in made.items() if v is not None}
             return {k: found.get(k, branch.greatest) for k in updates}
@@ -94,6 +103,7 @@ class _Branch:
         self.old, self.term = old, term
         self.greatest = Call(which, (old, term))
         self.infinity = Const(float("-inf" if which == "max" else "inf"))
+        self.seen = Data(Compare(">" if which == "max" else "<", self.greatest, self.infinity))
 
     def is_in(self, value: Value) -> bool:
         """Tell whether a value depends on the choice."""
@@ -102,8 +112,8 @@ class _Branch:
             for part in walk_value(value)
         )
 
-    def update(self, value: Value) -> Value | None:
-        """Return an update without the choice; None where that is not proved."""
+    def update(self, state: Real, value: Value) -> Value | None:
+        """Return an update of a state without the choice; None where that is not proved."""
         if not self.is_in(value):
             return value
         failed = False
@@ -117,9 +127,11 @@ class _Branch:
             return made
 
         made = replaced(value, change)
-        if failed or self.is_in(made) or not self._is_none_at_infinity(value):
+        if failed or self.is_in(made):
             return None
-        return made
+        if self._stays_at_infinity(state, value):
+            return Select(self.seen, made, state)
+        return made if self._is_none_at_infinity(value) else None
 
     def _resolved(self, value: Value, exceeds: bool) -> Value:
         """Return what a value is on one side of the comparison."""
@@ -170,6 +182,15 @@ class _Branch:
             if proof.answer != "proved" or proof.needs:
                 return False
         return True
+
+    def _stays_at_infinity(self, state: Real, value: Value) -> bool:
+        """Tell whether a state stays as it is where its extreme and the term are infinite."""
+        ends = dict.fromkeys((self.term, self.old), self.infinity.value)
+        left = at_infinities(self._resolved(value, False), ends)
+        if left is None:
+            return False
+        proof = equality(left, state)
+        return proof.answer == "proved" and not proof.needs
 
     def _is_none_at_infinity(self, value: Value) -> bool:
         """Tell whether an update is no number where the state and the term are infinite."""

@@ -19,12 +19,14 @@ from itertools import permutations, product
 from math import isinf
 
 from looptrans.algebra.iterations.inputs import Input
+from looptrans.algebra.iterations.order import inputs_of
+from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.normal_forms.atoms import COMPARED, OO, NotANumber, Undefined
 from looptrans.algebra.normal_forms.normal import Assumptions, equality
 from looptrans.algebra.normal_forms.terms import Terms
 from looptrans.algebra.positional.numbers import Domain
-from looptrans.algebra.positional.values import put
-from looptrans.ir.condition import Condition, Data, Every, Not, Some, Truth
+from looptrans.algebra.positional.values import put, without_repeats
+from looptrans.ir.condition import Condition, Data, Every, Not, Some, Truth, opposite
 from looptrans.ir.program import Assign, Declaration, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
@@ -32,8 +34,10 @@ from looptrans.ir.value import (
     Compare,
     Const,
     Holds,
+    IndexValue,
     Read,
     Real,
+    Reduce,
     Select,
     Unary,
     Value,
@@ -107,6 +111,58 @@ def with_tests(value: Value, inputs: Iterable[Input]) -> Value:
     return put(value, tests)
 
 
+def with_masks_tested(value: Value) -> Value:
+    """Write what is chosen as a mask is as chosen by whether the mask has left anything.
+
+    exp(x - n) if c else 0.0, with x = s if c else -inf    ->    exp(x - n) if x > -inf else 0.0
+
+    Where c holds and s is -inf all the same, the two are one value, or the first is no number.
+    """
+
+    def change(part: Value) -> Value | None:
+        if not isinstance(part, Select):
+            return None
+        condition = part.condition
+        for holds, one, other in (
+            (condition, part.chosen, part.otherwise),
+            (opposite(condition), part.otherwise, part.chosen),
+        ):
+            for mask, bound in _masks(holds, one):
+                if _is_left(_at(one, {mask: bound}), other):
+                    test = Data(Compare(">" if bound < 0 else "<", mask, Const(bound)))
+                    return Select(test, replaced(one, change), replaced(other, change))
+        return None
+
+    return replaced(value, change)
+
+
+def _masks(condition: Condition, value: Value) -> Iterator[tuple[Select, float]]:
+    """Yield what a value is made of that is an infinity where a condition does not hold."""
+    for part in walk_value(value):
+        if isinstance(part, Select):
+            if part.condition == condition:
+                bound = _infinity(part.otherwise)
+            elif opposite(part.condition) == condition:
+                bound = _infinity(part.chosen)
+            else:
+                continue
+            if bound is not None:
+                yield part, bound
+
+
+def _is_left(value: Value, other: Value) -> bool:
+    """Tell whether a value is another one, whatever numbers stand in what both are made of."""
+    names: dict[Value, Value] = {}
+
+    def named(part: Value) -> Value | None:
+        if isinstance(part, Read | Reduce | Select | IndexValue):
+            return names.setdefault(part, Real(f"@value{len(names)}"))
+        return None
+
+    one, two = replaced(value, named), replaced(other, named)
+    return one == two or equality(one, two, Assumptions(Domain())).answer == "proved"
+
+
 def tests_infinity(value: Value) -> bool:
     """Tell whether a value looks whether something is an infinity."""
     return any(True for _ in _tests(value))
@@ -152,6 +208,22 @@ def for_numbers(
         if not check.is_same(infinite, nothing=nothing):
             return None
     return without
+
+
+def without_tests(step: Recurrence) -> dict[str, Value]:
+    """Return the updates of a recurrence whose tests against infinities may be left out, so."""
+    updates = {state.name: without_repeats(state.update) for state in step.states}
+    known = extremes(
+        {state.name: state.update for state in step.states},
+        {state.name: state.bottom for state in step.states},
+    )
+    found = {}
+    for state in step.states:
+        written = with_tests(updates[state.name], step.inputs)
+        made = for_numbers(written, state.name, state.initial, known, inputs_of(step))
+        if made is not None:
+            found[state.name] = state.update if made == written else made
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +359,14 @@ def _at(value: Value, infinite: Mapping[Value, float]) -> Value:
         return Const(infinite[part]) if part in infinite else None
 
     return replaced(value, change)
+
+
+def at_infinities(value: Value, infinite: Mapping[Value, float]) -> Value | None:
+    """Return a value where some of what it is made of is infinite, tests of that decided.
+
+    None where one is part of something that is no choice.
+    """
+    return _resolved(_at(value, infinite))
 
 
 def _resolved(value: Value) -> Value | None:

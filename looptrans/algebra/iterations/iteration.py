@@ -26,7 +26,8 @@ from looptrans.algebra.positional.cells import (
 )
 from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import Condition, opposite
-from looptrans.ir.index import Index, Var
+from looptrans.ir.creation import first_value
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import (
     Assign,
@@ -44,12 +45,14 @@ from looptrans.ir.value import (
     Access,
     Call,
     Const,
+    Create,
     Range,
     Read,
     Real,
     Reduce,
     Select,
     Value,
+    Whole,
     rank_of,
     walk_value,
 )
@@ -154,7 +157,12 @@ class Iteration:
         self.computed.append((node.label, values))
         for number, target in enumerate(node.targets):
             value = values[number if len(values) == len(node.targets) else 0]
-            self.known.append(Known(family_of(target, ranges), value, frozenset({node.label})))
+            family, label = family_of(target, ranges), frozenset({node.label})
+            match value:
+                case Create(shape=shape) if (fill := first_value(value)) is not None:
+                    self.known.append(Known(_all_of(family, shape), fill, label))
+                case _:
+                    self.known.append(Known(family, value, label))
 
     def _stored(self, node: Assign, number: int) -> Value:
         """Return a value as its target holds it: an array of integers rounds toward 0."""
@@ -400,3 +408,19 @@ class Iteration:
             for node in nodes((*test.body, *test.orelse))
             if isinstance(node, Assign)
         }
+
+
+def _all_of(family: Family, shape: tuple[Index, ...]) -> Family:
+    """Return the cells of what is made anew, one for each index there is."""
+    extents = iter(enumerate(shape))
+    over = dict(family.over)
+    subscripts: list[Index | Whole] = []
+    for index in family.access.subscripts:
+        if isinstance(index, Whole):
+            number, extent = next(extents)
+            each = Var(f"@{number}")
+            over[each.name] = Range(Int(0), extent)
+            subscripts.append(each)
+        else:
+            subscripts.append(index)
+    return Family(replace(family.access, subscripts=tuple(subscripts)), tuple(over.items()))

@@ -70,12 +70,12 @@ def without_choices(program: Program, loop: str) -> DerivationStep:
         NotNeeded: Nothing is chosen so, or choices stay.
         NotDone: It could not be shown that the loop does the same.
     """
-    step = loop_read(program, loop)
+    step, guards = unguarded(loop_read(program, loop))
     if not _chooses(program, loop, step):
         raise NotNeeded("no update is chosen by the state")
     if any(isinstance(p, Select) for s in step.states for p in walk_value(s.update)):
         raise NotNeeded("the updates are choices as they are read, too")
-    after, again = with_step(program, loop, step, {})
+    after, again = with_step(program, loop, step, guards)
     chosen = listed([s.access.array for s in step.states])
     name = f"work {chosen} out by maxima and minima, not by choices"
     return DerivationStep(name, "choices", (loop,), program, after, (), (again,))

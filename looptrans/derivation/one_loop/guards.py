@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isinf
 
-from looptrans.algebra.iterations.infinities import extremes, for_numbers, with_tests
-from looptrans.algebra.iterations.order import inputs_of
+from looptrans.algebra.iterations.infinities import without_tests
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value, is_the_same
 from looptrans.algebra.operators.laws import Equation, Law, domain_of, neutral_law, ways_to
@@ -207,23 +206,18 @@ def unguarded(step: Recurrence) -> tuple[Recurrence, dict[str, Condition]]:
     Returns:
         The recurrence, and the guard of each update that has one, over `t…`.
     """
-    plain: dict[str, Value] = {}
     guards: dict[str, Condition] = {}
     updates = {state.name: state.update for state in step.states}
-    known = extremes(updates, {state.name: state.bottom for state in step.states})
+    plain = without_tests(step)
     for state in step.states:
-        update = without_repeats(state.update)
-        written = with_tests(update, step.inputs)
-        found = for_numbers(written, state.name, state.initial, known, inputs_of(step))
-        plain[state.name] = state.update if found in (None, written) else found
-        match update:
-            case Select(condition, _, Real(old)) if old == state.name and found is not None:
+        match without_repeats(state.update):
+            case Select(condition, _, Real(old)) if old == state.name and old in plain:
                 named = _over_next(condition, updates)
                 if named is not None:
                     guards[state.name] = named
             case _:
                 pass
-    states = tuple(replace(state, update=plain[state.name]) for state in step.states)
+    states = tuple(replace(s, update=plain.get(s.name, s.update)) for s in step.states)
     return replace(step, states=states), guards
 
 

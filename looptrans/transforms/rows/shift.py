@@ -4,17 +4,31 @@
         Y[cu[b] + i] = X[cu[b] + i]     ->            Y[i] = X[i]
 
 The iterations are the same, in the same order; only what they are called changes. Then a row has
-one name wherever it is read or written.
+one name wherever it is read or written. The other way round, loops over parts of a row that lie one
+behind the other count from 0 on, so that all parts are as long for everybody to see:
+
+    for e in range(h * E, (h + 1) * E):           for e in range(0, E):
+        Y[t, e] = X[t, e]               ->            Y[t, h * E + e] = X[t, h * E + e]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from looptrans.ir.affine import difference, form_of, is_same, product, shifted
+from looptrans.ir.affine import (
+    Form,
+    difference,
+    form_of,
+    index_of,
+    is_same,
+    multiplied,
+    product,
+    shifted,
+    total,
+)
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, variables
+from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
@@ -70,18 +84,49 @@ def with_rows_in_place(program: Program) -> Shifted | None:
     Returns:
         The program afterwards; None where no loop counts rows in this way.
     """
-    work = _Work(program)
-    body = work.body(program.body)
-    if not work.starts:
-        return None
-    return Shifted(replace(program, body=body), tuple(work.starts), work.is_same)
+
+    def in_place(loop: Loop) -> tuple[Loop, Index] | None:
+        rows = (start for start, array, k in _starts(loop) if _is_row(program, start, array, k))
+        start = next(rows, None)
+        return None if start is None else (loop, start)
+
+    return _Work(in_place).shifted(program)
+
+
+def with_parts_from_0(program: Program) -> Shifted | None:
+    """Let loops over parts of a row that lie one behind the other count from 0 on.
+
+    Those innermost ones do that begin at a product of a variable and a size, and go on for as long
+    whatever the variables are.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where there is no such loop.
+    """
+    return _Work(_from_0).shifted(program)
 
 
 @dataclass(slots=True)
 class _Work:
-    program: Program
+    """Loops, counted otherwise.
+
+    Attributes:
+        found: Returns a loop, its range perhaps in other words, and what is added to its variable.
+        starts: Each variable that changed, and where it begins.
+        is_same: Whether all of it, counted as before, is what it was.
+    """
+
+    found: Callable[[Loop], tuple[Loop, Index] | None]
     starts: list[tuple[str, Index]] = field(default_factory=list)
     is_same: bool = True
+
+    def shifted(self, program: Program) -> Shifted | None:
+        body = self.body(program.body)
+        if not self.starts:
+            return None
+        return Shifted(replace(program, body=body), tuple(self.starts), self.is_same)
 
     def body(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(self.node(node) for node in body)
@@ -119,27 +164,16 @@ class _Work:
 
         return replaced(value, change)
 
-    def is_row(self, start: Index, array: str, dimension: int) -> bool:
-        """Tell whether a start can be read wherever its loop stands, and is a row or the end."""
-        if not isinstance(start, Opaque) or not all(isinstance(a, Var) for a in start.arguments):
-            return False
-        declared = self.program.array(start.array).value_range
-        extent = self.program.array(array).shape[dimension]
-        if declared is None or extent is None:
-            return False
-        low, high = declared
-        ends = (extent, shifted(extent, Int(1)))
-        return isinstance(low, Int) and low.value >= 0 and any(is_same(high, end) for end in ends)
-
     def loop(self, loop: Loop) -> Loop:
-        """Return a loop that counts rows where they are; what is inside is left as it is."""
-        start = next((s for s, array, k in _starts(loop) if self.is_row(s, array, k)), None)
-        if start is None or loop.range.step != 1:
+        """Return a loop that counts otherwise; what is inside is left as it is."""
+        found = self.found(loop) if loop.range.step == 1 else None
+        if found is None:
             return loop
-        after = _moved(loop, start)
+        plain, start = found
+        after = _moved(plain, start)
         back = _moved(after, product(-1, start))
-        self.starts.append((loop.variable, start))
-        self.is_same &= is_same_text(loop, back)
+        self.starts.append((loop.variable, after.range.start))
+        self.is_same &= is_same_text(plain, back)
         return after
 
 
@@ -149,6 +183,55 @@ def _moved(loop: Loop, start: Index) -> Loop:
     values = {loop.variable: difference(Var(loop.variable), start)}
     body = tuple(substitute_variable(node, values) for node in loop.body)
     return replace(loop, range=bounds, body=body)
+
+
+def _is_row(program: Program, start: Index, array: str, dimension: int) -> bool:
+    """Tell whether a start can be read wherever its loop stands, and is a row or the end."""
+    if not isinstance(start, Opaque) or not all(isinstance(a, Var) for a in start.arguments):
+        return False
+    declared = program.array(start.array).value_range
+    extent = program.array(array).shape[dimension]
+    if declared is None or extent is None:
+        return False
+    low, high = declared
+    ends = (extent, shifted(extent, Int(1)))
+    return isinstance(low, Int) and low.value >= 0 and any(is_same(high, end) for end in ends)
+
+
+def _from_0(loop: Loop) -> tuple[Loop, Index] | None:
+    """Return a loop over a part of a row, and what is added to its variable to begin at 0."""
+    if any(isinstance(node, Loop) for node in nodes(loop.body)):
+        return None
+    start = _multiplied_out(loop.range.start)
+    if not any(isinstance(t, Arith) and t.op == "*" and variables(t) for t in start.terms):
+        return None
+    extent = _multiplied_out(loop.range.stop).plus(start, -1)
+    if extent.is_constant or any(variables(t) or opaque_terms(t) for t in extent.terms):
+        return None
+    begin = index_of(start)
+    plain = replace(loop, range=Range(begin, total(begin, index_of(extent))))
+    return plain, product(-1, begin)
+
+
+def _multiplied_out(index: Index) -> Form:
+    """Return an index expression as a sum in which no product has a sum as a factor."""
+    match index:
+        case Neg(operand):
+            return _multiplied_out(operand).times(-1)
+        case Arith("+", left, right):
+            return _multiplied_out(left).plus(_multiplied_out(right))
+        case Arith("-", left, right):
+            return _multiplied_out(left).plus(_multiplied_out(right), -1)
+        case Arith("*", left, right):
+            one, other = _multiplied_out(left), _multiplied_out(right)
+            whole = other.times(one.constant)
+            for term, count in one.terms.items():
+                whole = whole.plus(Form({term: count}), other.constant)
+                for each, times in other.terms.items():
+                    whole = whole.plus(form_of(multiplied(term, each)), count * times)
+            return whole
+        case _:
+            return form_of(index)
 
 
 def _starts(loop: Loop) -> Iterator[tuple[Index, str, int]]:
