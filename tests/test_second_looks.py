@@ -206,6 +206,21 @@ def mirrored(u: Float[Array, "M"], N: int):
             y[i, j] = exp(exp(0.3 * t[j]) - m[i]) / l[i]
     return y, t
 """
+# What is added to all scores of a row has no gradient, and row 0, which sees nothing, no 0 / 0.
+ROW_BIAS = """
+def row_bias(u: Float[Array, "M"], w: Float[Array, "M"]):
+    y = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(i):
+            m = max(m, u[i] + w[j])
+        l = 0.0
+        for j in range(i):
+            l += exp(u[i] + w[j] - m)
+        for j in range(i):
+            y[i] += exp(u[i] + w[j] - m) / l * w[j]
+    return y
+"""
 # An output that gradients are not worked out from has a gradient, and its length is asked for.
 UNREAD = """
 def unread(w: Float[Array, "N"], M: int):
@@ -222,6 +237,7 @@ def unread(w: Float[Array, "N"], M: int):
     return t, s
 """
 VERIFIED = {
+    "row bias": (ROW_BIAS, "M=4; M=1"),
     "mirrored": (MIRRORED, "M=3,N=4; M=1,N=2"),
     "last found": (LAST_FOUND, "N=2,B=17,D=3; N=1,B=5,D=2"),
     "empty says nothing": (EMPTY_SAYS_NOTHING, "P=2,K=0,M=5,E=3; P=5,K=2,M=5,E=3"),

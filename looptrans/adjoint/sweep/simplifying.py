@@ -37,7 +37,7 @@ from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int, Param
-from looptrans.ir.value import Access, Binary, Call, IndexValue, Read, Reduce, Select, Value
+from looptrans.ir.value import Access, Binary, Call, IndexValue, Read, Reduce, Select, Unary, Value
 
 MOST_ROUNDS = 30
 
@@ -147,12 +147,12 @@ class Simplifier:
     def _multiplied(self, term: Term) -> list[Term] | None:
         """Write out the first factor that is an adjoint, a product: `dP` as `(1 - g[i]) * dW`."""
         for number, (atom, exponent) in enumerate(term.factors):
-            if exponent != 1 or not isinstance(atom, Read) or not term.generators:
+            if exponent != 1 or not isinstance(atom, Read):
                 continue
             definition = self.system.definitions.get(atom.access.array)
             if definition is None or definition.origin != "adjoint" or definition.has_reduction:
                 continue
-            if isinstance(definition.value, Binary):
+            if isinstance(definition.value, Binary | Unary):
                 value = self.system.instance(atom.access.array, atom.access.indices)
                 parts = self.prepared.terms(value)
                 if not has_slope(self.system, parts):
