@@ -221,6 +221,19 @@ def row_bias(u: Float[Array, "M"], w: Float[Array, "M"]):
             y[i] += exp(u[i] + w[j] - m) / l * w[j]
     return y
 """
+# As many equal terms as there are keys are their number times one, but for no keys: 0 * inf.
+EQUAL = """
+def equal(u: Float[Array, "M"], N: int):
+    y = zeros(M); m = full(M, -inf); l = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            m[i] = max(m[i], u[i])
+        for j in range(N):
+            l[i] += exp(u[i] - m[i])
+        for j in range(N):
+            y[i] += exp(u[i] - m[i]) / l[i]
+    return y
+"""
 # An output that gradients are not worked out from has a gradient, and its length is asked for.
 UNREAD = """
 def unread(w: Float[Array, "N"], M: int):
@@ -237,6 +250,7 @@ def unread(w: Float[Array, "N"], M: int):
     return t, s
 """
 VERIFIED = {
+    "equal": (EQUAL, "M=2,N=0; M=2,N=3"),
     "row bias": (ROW_BIAS, "M=4; M=1"),
     "mirrored": (MIRRORED, "M=3,N=4; M=1,N=2"),
     "last found": (LAST_FOUND, "N=2,B=17,D=3; N=1,B=5,D=2"),

@@ -37,7 +37,18 @@ from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int, Param
-from looptrans.ir.value import Access, Binary, Call, IndexValue, Read, Reduce, Select, Unary, Value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    IndexValue,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+    walk_value,
+)
 
 MOST_ROUNDS = 30
 
@@ -406,8 +417,15 @@ def counted(term: Term) -> Term:
             continue
         if is_same(g.range.start, Int(0)) and isinstance(g.range.stop, Param):
             count = Term(Fraction(1), ((IndexValue(g.range.stop), 1),))
+            if any(p < 0 or isinstance(a, Call) for a, p in others.factors if _is_read(a)):
+                # What it is multiplied by may be no number where there are none: 1 / l of no keys.
+                others = bracketed(others, Relation(">", g.range.stop, Int(0)))
             return counted(times(others, count))
     return term
+
+
+def _is_read(atom: Value) -> bool:
+    return any(isinstance(part, Read) for part in walk_value(atom))
 
 
 def _closed(term: Term) -> Term:
