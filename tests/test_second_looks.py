@@ -223,14 +223,14 @@ def row_bias(u: Float[Array, "M"], w: Float[Array, "M"]):
 """
 # As many equal terms as there are keys are their number times one, but for no keys: 0 * inf.
 EQUAL = """
-def equal(u: Float[Array, "M"], N: int):
+def equal(u: Float[Array, "M"], N: int, K: int):
     y = zeros(M); m = full(M, -inf); l = zeros(M)
     for i in range(M):
-        for j in range(N):
+        for j in range(K, N):
             m[i] = max(m[i], u[i])
-        for j in range(N):
+        for j in range(K, N):
             l[i] += exp(u[i] - m[i])
-        for j in range(N):
+        for j in range(K, N):
             y[i] += exp(u[i] - m[i]) / l[i]
     return y
 """
@@ -250,7 +250,7 @@ def unread(w: Float[Array, "N"], M: int):
     return t, s
 """
 VERIFIED = {
-    "equal": (EQUAL, "M=2,N=0; M=2,N=3"),
+    "equal": (EQUAL, "M=2,N=0,K=0; M=2,N=3,K=1; M=2,N=2,K=3"),
     "row bias": (ROW_BIAS, "M=4; M=1"),
     "mirrored": (MIRRORED, "M=3,N=4; M=1,N=2"),
     "last found": (LAST_FOUND, "N=2,B=17,D=3; N=1,B=5,D=2"),
@@ -290,3 +290,13 @@ def test_an_output_that_is_not_read_has_a_gradient() -> None:
     t, s = function(w, 3)
     (found,) = torch.autograd.grad(t.sum() + s.sum(), [w])
     torch.testing.assert_close(found, torch.zeros(4))
+
+
+def test_no_terms_are_not_fewer_than_none() -> None:
+    text = 'def f(x: Float[Array, "M"], N: int):\n    y = zeros(M)\n    for i in range(M):\n'
+    function = looptrans.compile(
+        text + "        for j in range(N):\n            y[i] += x[i] * x[i]\n    return y\n"
+    )
+    x = torch.ones(2, requires_grad=True)
+    (found,) = torch.autograd.grad(function(x, -2).sum(), [x])
+    torch.testing.assert_close(found, torch.zeros(2))
