@@ -115,3 +115,20 @@ def test_a_cell_that_only_a_loop_touches_is_stored_where_it_is() -> None:
     assert "tl.store(A_ptr, A, mask=0 < N)" in emitted(given).text
     rows = text.replace("A = zeros(N)", "A = zeros((N, 1))").replace("A[0]", "A[i, 0]")
     assert "0 < " not in emitted(parse(Source("listing.py", rows))).text.split("def f_kernel(")[1]
+
+
+@pytest.mark.parametrize("asked", ["j >= 1", "j % 4 != 0", "i + j >= 1"])
+def test_a_choice_that_keeps_a_read_inside_does_so_in_the_kernel(asked: str) -> None:
+    """No launcher refuses what is never read, and no block reads it."""
+    text = f"""
+def shifted(x: Float[Array, "M N"], y: Float[Array, "M N"]):
+    s = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            t = x[i, j - 1] if {asked} else 0.0
+            s[i] += y[i, j] * t
+    return s
+"""
+    module = emitted(parse(Source("listing.py", text))).text
+    assert "would be negative" not in module
+    assert "%" not in asked or "j[None, :] % 4 != 0" in module

@@ -11,6 +11,9 @@ pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is not installed", allow_module_level=True)
 
+import torch
+
+import looptrans
 from looptrans.adjoint.rewriting.divided import with_weights_divided
 from looptrans.cli.main import main
 from tests.analysis import program
@@ -186,7 +189,70 @@ def last_found(
                 y[b, d] += Q[at[n[b] - 1]] * K[j, d]
     return y
 """
+# What is handed over stands where its cell is found, which is no variable of the loop, and is not 0
+# in cells that the loop leaves alone.
+MIRRORED = """
+def mirrored(u: Float[Array, "M"], N: int):
+    t = zeros(M); y = zeros((N, M)); m = full(N, -inf); l = zeros(N)
+    for i in range(1, M):
+        for j in range(N):
+            t[M - 1 - i] += u[i] * u[M - 1 - i]
+    for i in range(1, N):
+        for j in range(M):
+            m[i] = max(m[i], exp(0.3 * t[j]))
+        for j in range(M):
+            l[i] += exp(exp(0.3 * t[j]) - m[i])
+        for j in range(M):
+            y[i, j] = exp(exp(0.3 * t[j]) - m[i]) / l[i]
+    return y, t
+"""
+# What is added to all scores of a row has no gradient, and row 0, which sees nothing, no 0 / 0.
+ROW_BIAS = """
+def row_bias(u: Float[Array, "M"], w: Float[Array, "M"]):
+    y = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(i):
+            m = max(m, u[i] + w[j])
+        l = 0.0
+        for j in range(i):
+            l += exp(u[i] + w[j] - m)
+        for j in range(i):
+            y[i] += exp(u[i] + w[j] - m) / l * w[j]
+    return y
+"""
+# As many equal terms as there are keys are their number times one, but for no keys: 0 * inf.
+EQUAL = """
+def equal(u: Float[Array, "M"], N: int, K: int):
+    y = zeros(M); m = full(M, -inf); l = zeros(M)
+    for i in range(M):
+        for j in range(K, N):
+            m[i] = max(m[i], u[i])
+        for j in range(K, N):
+            l[i] += exp(u[i] - m[i])
+        for j in range(K, N):
+            y[i] += exp(u[i] - m[i]) / l[i]
+    return y
+"""
+# An output that gradients are not worked out from has a gradient, and its length is asked for.
+UNREAD = """
+def unread(w: Float[Array, "N"], M: int):
+    h = zeros((M, N)); t = zeros(M); s = zeros(N)
+    for i in range(M):
+        for j in range(1, N):
+            h[i, j] = 0.5 * h[i, j - 1] + w[j] - w[j]
+    for j in range(1, N):
+        for i in range(M):
+            t[i] += h[i, j]
+    for i in range(N):
+        for j in range(M):
+            s[i] += tanh(t[j]) * t[j]
+    return t, s
+"""
 VERIFIED = {
+    "equal": (EQUAL, "M=2,N=0,K=0; M=2,N=3,K=1; M=2,N=2,K=3"),
+    "row bias": (ROW_BIAS, "M=4; M=1"),
+    "mirrored": (MIRRORED, "M=3,N=4; M=1,N=2"),
     "last found": (LAST_FOUND, "N=2,B=17,D=3; N=1,B=5,D=2"),
     "empty says nothing": (EMPTY_SAYS_NOTHING, "P=2,K=0,M=5,E=3; P=5,K=2,M=5,E=3"),
     "counted": (COUNTED, "N=19,D=3; N=1,D=2"),
@@ -216,3 +282,21 @@ def test_kernels_give_what_the_listing_gives(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [ADDED, HALVES])
 def test_a_logarithm_of_another_sum_is_not_divided_by(text: str) -> None:
     assert with_weights_divided(program(text)) is None
+
+
+def test_an_output_that_is_not_read_has_a_gradient() -> None:
+    function = looptrans.compile(UNREAD)
+    w = torch.ones(4, requires_grad=True)
+    t, s = function(w, 3)
+    (found,) = torch.autograd.grad(t.sum() + s.sum(), [w])
+    torch.testing.assert_close(found, torch.zeros(4))
+
+
+def test_no_terms_are_not_fewer_than_none() -> None:
+    text = 'def f(x: Float[Array, "M"], N: int):\n    y = zeros(M)\n    for i in range(M):\n'
+    function = looptrans.compile(
+        text + "        for j in range(N):\n            y[i] += x[i] * x[i]\n    return y\n"
+    )
+    x = torch.ones(2, requires_grad=True)
+    (found,) = torch.autograd.grad(function(x, -2).sum(), [x])
+    torch.testing.assert_close(found, torch.zeros(2))

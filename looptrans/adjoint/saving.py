@@ -5,7 +5,9 @@ for i:                                       for i:
     l = …              ->                        l = …
     …                                            lse[i] = m + log(l)
 
-What is set under a guard only is handed over under the guard: it is read nowhere else.
+A number that is set under a guard only is handed over under the guard: it is read nowhere else.
+Cells of an array that its loops leave alone keep what it was made with, and so does what is handed
+over: an exponential of cells of `zeros` is 1 there.
 """
 
 from __future__ import annotations
@@ -19,14 +21,27 @@ from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.reading.reading import Reading, Site
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.numbers import NoNumber, evaluate
 from looptrans.algebra.positional.values import is_number
 from looptrans.frontend import parse
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import listing
+from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Create, Read, Select, Value
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Create,
+    IndexValue,
+    Read,
+    Real,
+    Reduce,
+    Select,
+    Value,
+    walk_value,
+)
 from looptrans.ir.walk import nodes, placed
 from looptrans.transforms.editing.extents import extent
 
@@ -40,6 +55,21 @@ class _Insertion:
     behind: Position
     statement: Assign
     made: Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a cell of a definition is known.
+
+    Attributes:
+        behind: The node behind which it is.
+        cell: Its subscripts, by the variables of the loops there.
+        value: What it is.
+    """
+
+    behind: Position
+    cell: tuple[Index, ...]
+    value: Value
 
 
 @dataclass(slots=True)
@@ -79,23 +109,42 @@ class Saver:
             place = self._place(definition)
             if place is None:
                 raise NotDifferentiated(f"{name} cannot be handed over by the listing")
-            behind, loops, value = place
             site = self.reading.sites.get(name)
             shown = name if site is None else self.system.names.array(f"{site.array}_kept")
             if shown in self._taken():
                 shown = self.system.names.array(f"{shown}_kept")
             names[name] = shown
             added.append(shown)
-            target = Access(shown, tuple(Var(loop.variable) for loop in loops))
-            statement = Assign("S", (target,), (value,))
+            statement = Assign("S", (Access(shown, place.cell),), (place.value,))
             extents = tuple(extent(self.program, each) for each in definition.extents)
             shape = Create("zeros", extents, None, "float32")
-            insertions.append(_Insertion(behind, statement, Declaration(shown, shape)))
+            insertions.append(_Insertion(place.behind, statement, Declaration(shown, shape)))
         if not added:
             return self.program, names
-        program = self._inserted(insertions, tuple(added))
-        self._check(program, {names[name]: name for name in saved if names[name] in added})
-        return program, names
+        wanted = {names[name]: name for name in saved if names[name] in added}
+        while True:
+            program = self._inserted(insertions, tuple(added))
+            other = self._changed(program, wanted)
+            if other is None:
+                return program, names
+            insertions = self._filled(insertions, other, wanted[other])
+
+    def _filled(self, insertions: list[_Insertion], array: str, name: str) -> list[_Insertion]:
+        """Let an array hold what a definition is where no iteration sets it.
+
+        Raises:
+            NotDifferentiated: That is not known, or is not what is missing.
+        """
+        fill = self._elsewhere(self.system.definitions[name])
+        if not fill or any(i.made.array == array and i.made.creation.fill for i in insertions):
+            raise NotDifferentiated(f"{name} changes before it could be handed over")
+        made = [
+            replace(i.made, creation=replace(i.made.creation, function="full", fill=Const(fill)))
+            if i.made.array == array
+            else i.made
+            for i in insertions
+        ]
+        return [replace(i, made=own) for i, own in zip(insertions, made, strict=True)]
 
     def _taken(self) -> set[str]:
         taken = {a.name for a in self.program.arrays} | {p.name for p in self.program.parameters}
@@ -115,18 +164,18 @@ class Saver:
         fits = array.role == "local" and array.element == "float"
         return site.array if own and array.rank and fits else None
 
-    def _place(self, definition: Definition) -> tuple[Position, tuple[Loop, ...], Value] | None:
-        """Return where a definition's cell is known, the loops of its indices, and its value."""
+    def _place(self, definition: Definition) -> _Place | None:
+        """Return where a cell of a definition is known, and its value."""
         site = self.reading.sites.get(definition.name)
         if site is not None:
             loops = self._loops(site)
             if loops is None:
                 return None
-            return self._behind(site, len(loops)), loops, Read(site.target)
+            return _Place(self._behind(site, len(loops)), _cell(site, loops), Read(site.target))
         accesses = [a for each in definition.reads().values() for a in each]
         if definition.has_reduction or not accesses:
             return None
-        found: list[tuple[Position, tuple[Loop, ...]]] = []
+        found: list[tuple[Position, tuple[Index, ...]]] = []
         cells: dict[Access, Access] = {}
         for access in accesses:
             own = self.reading.sites.get(access.array)
@@ -135,10 +184,10 @@ class Saver:
             inner = self._loops(own)
             if inner is None:
                 return None
-            found.append((self._behind(own, len(inner)), inner))
+            found.append((self._behind(own, len(inner)), _cell(own, inner)))
             cells[access] = own.target
-        behind, loops = max(found, key=lambda each: each[0])
-        if any(each[1] != loops or each[0][:-1] != behind[:-1] for each in found):
+        behind, cell = max(found, key=lambda each: each[0])
+        if any(each[1] != cell or each[0][:-1] != behind[:-1] for each in found):
             return None
         if any(self._is_lost(self.reading.sites[access.array], behind) for access in accesses):
             return None
@@ -146,9 +195,43 @@ class Saver:
         def change(part: Value) -> Value | None:
             return Read(cells[part.access]) if isinstance(part, Read) else None
 
-        rows = zip(definition.variables, loops, strict=True)
-        here: dict[str, Index] = {own: Var(loop.variable) for own, loop in rows}
-        return behind, loops, value_moved(replaced(definition.value, change), here)
+        here = dict(zip(definition.variables, cell, strict=True))
+        return _Place(behind, cell, value_moved(replaced(definition.value, change), here))
+
+    def _elsewhere(self, definition: Definition) -> float | None:
+        """Return what cells of a definition are that no iteration sets.
+
+        It is 0 where that is no number, or where only numbers are read, which are read nowhere
+        else; None where it is not known.
+        """
+        own = definition.name in self.reading.sites
+        arrays = [definition.name] if own else list(definition.reads())
+        if not any(self.program.array(self.reading.sites[name].array).rank for name in arrays):
+            return 0.0
+        value = self._left_alone(definition.cell if own else definition.value)
+        if any(isinstance(part, Read | Reduce | IndexValue | Real) for part in walk_value(value)):
+            return None
+        try:
+            return float(evaluate(value, {}))
+        except NoNumber:
+            return 0.0
+
+    def _left_alone(self, value: Value) -> Value:
+        """Return a value with what cells are that no iteration sets: what their arrays hold first.
+
+        A definition chooses that behind the bounds of its loops.
+        """
+
+        def change(part: Value) -> Value | None:
+            match part:
+                case Read(access) if access.array in self.reading.sites:
+                    inner = self.system.definitions[access.array].value
+                    return self._left_alone(inner.otherwise if isinstance(inner, Select) else inner)
+                case Reduce(function):
+                    return Const(OF_NOTHING[function]) if function in OF_NOTHING else None
+            return None
+
+        return replaced(value, change)
 
     def _behind(self, site: Site, count: int) -> Position:
         """Return the node behind which what a statement works out is read, in `count` loops.
@@ -201,8 +284,8 @@ class Saver:
         changed = replace(self.program, body=body, outputs=outputs)
         return parse(Source(f"<{self.program.name}>", listing(changed)))
 
-    def _check(self, program: Program, wanted: dict[str, str]) -> None:
-        """Read the new listing again: it returns the values that were meant."""
+    def _changed(self, program: Program, wanted: dict[str, str]) -> str | None:
+        """Read the new listing again: return an array that is not what was meant, if one is not."""
         again, _ = read(program)
         for shown, name in wanted.items():
             definition = self.system.definitions[name]
@@ -211,18 +294,28 @@ class Saver:
                 continue
             own = name in self.reading.sites
             meant: Value = definition.cell if own else definition.value
-            bound: dict[str, Index] = {}
+            cell: dict[str, Index] = {
+                mine: Var(its)
+                for mine, its in zip(definition.variables, found.variables, strict=True)
+            }
             free = frozenset(definition.variables)
             held = found.value
-            if not unify(meant, held, free, dict(bound)) and isinstance(held, Select):
-                held = _guarded(again.system, held, shown)
-            if not unify(meant, held, free, bound):
-                raise NotDifferentiated(f"{name} changes before it could be handed over")
+            if not unify(meant, held, free, dict(cell)) and isinstance(held, Select):
+                held = _guarded(again.system, held, shown, self._elsewhere(definition))
+            if not unify(meant, held, free, cell):
+                return shown
+        return None
 
 
-def _guarded(system: System, value: Select, array: str) -> Value:
-    """Return what an array holds where a guard holds, if it holds 0 elsewhere."""
-    if not is_number(value.otherwise, 0.0):
+def _cell(site: Site, loops: tuple[Loop, ...]) -> tuple[Index, ...]:
+    """Return the subscripts of a definition's cell: loops it is apart for, and its own."""
+    own = site.target.indices
+    return (*(Var(loop.variable) for loop in loops[: len(loops) - len(own)]), *own)
+
+
+def _guarded(system: System, value: Select, array: str, elsewhere: float | None) -> Value:
+    """Return what an array holds where a guard holds, if it holds what it should elsewhere."""
+    if elsewhere is None or not is_number(value.otherwise, elsewhere):
         return value
     match value.chosen:
         case Read(access) if access.array in system.definitions:

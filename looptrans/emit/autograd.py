@@ -267,7 +267,7 @@ class Autograd:
         saved = [names[name] for name in self._kept] + list(self.tensors.values())
         detached = [names[n] for n in self._outputs if n not in self.found.of]
         numbers = [names[name] for name in self._numbers] + ["tune"] * self._is_tuned
-        like = [names[name] for name in (*self._unread, *self.found.of)]
+        like = dict.fromkeys(names[name] for name in (*self._unread, *self.found.of))
         calls = [f"{self._help('_like')}({name})" for name in like]
         lines = [
             *_definition(self.called.keep, ["ctx", "inputs", "output"]),
@@ -295,7 +295,7 @@ class Autograd:
             names[self.found.incoming[name]] if name in self.found.of else "_"
             for name in self._outputs
         ]
-        absent = [*self._unread, *self.found.of]
+        absent = dict.fromkeys((*self._unread, *self.found.of))
         like = {
             name: self.backward.scope.name("like", name, wanted=f"{name}_like") for name in absent
         }

@@ -37,7 +37,7 @@ from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.sweep.added_up import summed_alike
 from looptrans.adjoint.sweep.pulling import Contribution, Pull
 from looptrans.adjoint.sweep.rounding import is_rounded_alike
-from looptrans.adjoint.sweep.simplifying import Finding, Simplifier, counted, has_slope, outside
+from looptrans.adjoint.sweep.simplifying import Finding, Simplifier, has_slope, outside
 from looptrans.adjoint.sweep.vanishing import cancels
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.algebra.positional.values import divide, multiply
@@ -108,7 +108,7 @@ class Reverse:
 
     def counted(self, term: Term) -> Term:
         """Replace a sum of what does not depend on its variable by a product."""
-        return counted(term)
+        return self.simplifier.counted(term)
 
     @property
     def system(self) -> System:

@@ -34,10 +34,22 @@ from looptrans.adjoint.equations.written_sums import shown, shown_sum
 from looptrans.adjoint.exponentials.weights import Prepared
 from looptrans.adjoint.sweep.in_parts import recognized_in_parts
 from looptrans.algebra.positional.cells import condition_moved
-from looptrans.ir.affine import is_same
+from looptrans.ir.affine import difference
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Index, Int, Param
-from looptrans.ir.value import Access, Binary, Call, IndexValue, Read, Reduce, Select, Value
+from looptrans.ir.index import Index, Int, variables
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    IndexValue,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+    walk_value,
+)
+from looptrans.transforms.over_blocks.whole_loops import factors_of
 
 MOST_ROUNDS = 30
 
@@ -147,12 +159,12 @@ class Simplifier:
     def _multiplied(self, term: Term) -> list[Term] | None:
         """Write out the first factor that is an adjoint, a product: `dP` as `(1 - g[i]) * dW`."""
         for number, (atom, exponent) in enumerate(term.factors):
-            if exponent != 1 or not isinstance(atom, Read) or not term.generators:
+            if exponent != 1 or not isinstance(atom, Read):
                 continue
             definition = self.system.definitions.get(atom.access.array)
             if definition is None or definition.origin != "adjoint" or definition.has_reduction:
                 continue
-            if isinstance(definition.value, Binary):
+            if isinstance(definition.value, Binary | Unary):
                 value = self.system.instance(atom.access.array, atom.access.indices)
                 parts = self.prepared.terms(value)
                 if not has_slope(self.system, parts):
@@ -214,18 +226,39 @@ class Simplifier:
         return found
 
     def _recognized(self, term: Term, facts: Facts, of: str) -> list[Term]:
-        term = counted(term)
+        term = self.counted(term)
         for _ in range(MOST_ROUNDS):
             kept = simplified_brackets(term, facts)
             kept = None if kept is None else without_guards(self.prepared, kept)
             if kept is None:
                 return []
-            term = counted(kept)
+            term = self.counted(kept)
             better = self.by_rule(term, facts, of) or self._opened(term, facts, of)
             if better is None:
                 break
             term = better
         return self._spread(term, facts, of) or [term]
+
+    def counted(self, term: Term) -> Term:
+        """Replace a sum of what does not depend on its variable by a product."""
+        for g in term.generators:
+            others = replace(term, generators=tuple(o for o in term.generators if o is not g))
+            if g.variable in mentioned(others) or g.range.step != 1:
+                continue
+            if {*variables(g.range.start), *variables(g.range.stop)} & term.bound:
+                continue
+            number = difference(g.range.stop, g.range.start)
+            # What it is multiplied by may be no number where there are none: 1 / l of no keys.
+            read = [(atom, p) for atom, p in others.factors if _is_read(atom)]
+            if not self._is_extent(number) or any(p < 0 or isinstance(a, Call) for a, p in read):
+                others = bracketed(others, Relation(">", number, Int(0)))
+            return self.counted(times(others, Term(Fraction(1), ((IndexValue(number), 1),))))
+        return term
+
+    def _is_extent(self, number: Index) -> bool:
+        """Tell whether a number is an extent of an array, which is not negative."""
+        extents = (extent for shape in self.shapes.values() for extent in shape if extent)
+        return any(number in factors_of(extent) for extent in extents)
 
     def _spread(self, term: Term, facts: Facts, of: str) -> list[Term] | None:
         """Write out a factor that is itself a sum of terms, where every sum over it is stored."""
@@ -398,16 +431,8 @@ def _read(term: Term) -> list[Access]:
     return [atom.access for atom, _ in term.factors if isinstance(atom, Read)]
 
 
-def counted(term: Term) -> Term:
-    """Replace a sum of what does not depend on its variable by a product."""
-    for g in term.generators:
-        others = replace(term, generators=tuple(o for o in term.generators if o is not g))
-        if g.variable in mentioned(others) or g.range.step != 1:
-            continue
-        if is_same(g.range.start, Int(0)) and isinstance(g.range.stop, Param):
-            count = Term(Fraction(1), ((IndexValue(g.range.stop), 1),))
-            return counted(times(others, count))
-    return term
+def _is_read(atom: Value) -> bool:
+    return any(isinstance(part, Read) for part in walk_value(atom))
 
 
 def _closed(term: Term) -> Term:

@@ -7,7 +7,8 @@
     z = z + x if j == y[i] else z    ->     if j == y[i]: z = z + x
 
 Right where such an element leaves every state of the fold as it is, which is tried on numbers for
--inf and 0: a state that an update changes by as much as a rounding is a reason not to.
+-inf and 0: a state that an update changes by as much as a rounding is a reason not to. Where the
+mask is what keeps x inside of its array, x[j - 1] if j % 4 != 0, the guard stands around it too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from looptrans.algebra.appending.append import Append
+from looptrans.blocks.block_ir.program import NotLowered, Reach
 from looptrans.blocks.scheduled.bottom import Unsure, worked_out
+from looptrans.blocks.scheduled.reach import below, reached
 from looptrans.blocks.scheduled.sites import Site, sites
 from looptrans.ir.condition import (
     Condition,
@@ -40,30 +43,43 @@ def with_guards(program: Program, facts: Facts) -> Program:
         program: The program.
         facts: What is known of a sequential loop.
     """
-    return replace(program, body=_body(program.body, facts, program))
+    found = replace(program, body=_body(program.body, facts, program, inside=False))
+    if found == program or _outside(found) == _outside(program):
+        return found
+    return replace(program, body=_body(program.body, facts, program, inside=True))
 
 
-def _body(body: tuple[Node, ...], facts: Facts, program: Program) -> tuple[Node, ...]:
-    return tuple(_node(node, facts, program) for node in body)
+def _outside(program: Program) -> tuple[Reach, ...] | None:
+    """Return how far a program may go beyond its arrays; None where that cannot be told."""
+    try:
+        return (*reached(program), *below(program))
+    except NotLowered:
+        return None
 
 
-def _node(node: Node, facts: Facts, program: Program) -> Node:
+def _body(
+    body: tuple[Node, ...], facts: Facts, program: Program, *, inside: bool
+) -> tuple[Node, ...]:
+    return tuple(_node(node, facts, program, inside=inside) for node in body)
+
+
+def _node(node: Node, facts: Facts, program: Program, *, inside: bool) -> Node:
     match node:
         case If():
             return replace(
                 node,
-                body=_body(node.body, facts, program),
-                orelse=_body(node.orelse, facts, program),
+                body=_body(node.body, facts, program, inside=inside),
+                orelse=_body(node.orelse, facts, program, inside=inside),
             )
         case Loop():
-            changed = replace(node, body=_body(node.body, facts, program))
+            changed = replace(node, body=_body(node.body, facts, program, inside=inside))
             fact = facts(node) if node.execution == "sequential" else None
             if fact is None or fact.decision != "legal":
                 return changed
             states = {state.access.array for state in fact.states}
             # What is kept of the last of equal maxima is that of -inf too, where all are.
             last = any(s.pick is not None and not s.pick.is_strict for s in fact.states)
-            guarded = None if last else _guarded(changed.body, states, program)
+            guarded = None if last else _guarded(changed.body, states, program, inside=inside)
             guarded = guarded or changed.body
             return replace(
                 changed, body=_under_guards(guarded, states, _following(guarded, states))
@@ -109,7 +125,9 @@ def _following(body: tuple[Node, ...], states: set[str]) -> set[str]:
         found |= more
 
 
-def _guarded(body: tuple[Node, ...], states: set[str], program: Program) -> tuple[Node, ...] | None:
+def _guarded(
+    body: tuple[Node, ...], states: set[str], program: Program, *, inside: bool
+) -> tuple[Node, ...] | None:
     for number, node in enumerate(body):
         if not isinstance(node, Assign) or len(node.values) != 1 or len(node.targets) != 1:
             continue
@@ -124,7 +142,10 @@ def _guarded(body: tuple[Node, ...], states: set[str], program: Program) -> tupl
         if _is_seen_elsewhere(name, (node, *rest), program):
             continue
         if _leaves(rest, name, masked, states):
-            return (*body[:number], replace(node, values=(value,)), If(condition, rest))
+            own = replace(node, values=(value,))
+            if inside:
+                return (*body[:number], If(condition, (own, *rest)))
+            return (*body[:number], own, If(condition, rest))
     return None
 
 
