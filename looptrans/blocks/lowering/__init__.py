@@ -3,6 +3,6 @@
 the state of lowering     builder, scopes
 what is known of values   order, magnitude, finite, in_front
 loops                     nest, runs, ends
-statements                statements, appending, picked, units, shapes
+statements                statements, appending, running, picked, units, shapes
 values                    values, sums, contraction, operands
 """
