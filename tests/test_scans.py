@@ -66,6 +66,10 @@ SCANNED = {
     "down from a row": listing("r = r + x[i, j]\ny[i, j] = r", "range(i, -1, -1)"),
     "up from a row": listing("y[i, j] = r\nr = 0.7 * r + x[i, j]", "range(i, N)"),
     "in a maximum": listing("r = r + x[i, j]\nA[i] = max(A[i], r - v[j])\ny[i, j] = r"),
+    "an older one": listing(
+        "z[i, j] = q\nq = q + r\nr = r + x[i, j]\ny[i, j] = r", before="q = 1.0"
+    ),
+    "the last one": listing("y[i, j] = r + t\nr = r + t\nt = x[i, j]", before="t = 0.5"),
     "one of another": listing("r = r + x[i, j]\nq = 0.5 * q + r\ny[i, j] = q", before="q = 1.0"),
 }
 

@@ -116,12 +116,17 @@ class Scans:
             RunSerially: One is handed on, or looked at, in a way that has no form in blocks.
         """
         found = sites(body, self.path)
-        for array, state in states.items():
-            self.running[array] = self._found(array, state, body, found)
+        for array in states:
+            self.running[array] = self._found(array, states, body, found)
 
     def _found(
-        self, array: str, state: AppendedState, body: tuple[Node, ...], found: tuple[Site, ...]
+        self,
+        array: str,
+        states: Mapping[str, AppendedState],
+        body: tuple[Node, ...],
+        found: tuple[Site, ...],
     ) -> _Running:
+        state = states[array]
         updates = self._writes(array, found)
         order = [site.path for site in found]
         own = {site.path for site in updates}
@@ -145,7 +150,8 @@ class Scans:
         factor, term = self._takes(array, state, updates, body, found)
         if readers:
             first = min(reader.path for reader in readers)
-            late = [s for s in found if s.is_write and first < s.path and s.path[:-1] == level]
+            between = [s for s in found if s.is_write and first < s.path < updates[0].path]
+            late = [s for s in between if s.path[:-1] == level and s.array not in states]
             factor = factor and self._opened(factor, late, body, found)
             term = self._opened(term, late, body, found)
         return _Running(
@@ -169,6 +175,8 @@ class Scans:
             len(writes) == 1 or beside
         ):
             raise self._serially(f"{array}, which is looked at in between, is set several times")
+        if self.b.storage[array].place != "register":
+            raise self._serially(f"{array}, which is looked at in between, is kept in memory")
         return writes
 
     def _lists(self, site: Site) -> list[Path]:
@@ -189,7 +197,9 @@ class Scans:
         def set_at(site: Site, name: str) -> Value:
             node = _at(body, site.path[len(self.path) :])
             assert isinstance(node, Assign)
-            value = node.values[[target.array for target in node.targets].index(name)]
+            if len(node.values) > 1 or len(node.targets) > 1:
+                raise self._serially(f"{name} is set beside others")
+            (value,) = node.values
             if isinstance(value, Read) and value.access.array != array:
                 writes = [s for s in found if s.array == value.access.array and s.is_write]
                 if len(writes) == 1:
@@ -256,10 +266,9 @@ class Scans:
             path: The place of the node.
             rest: The node, and what stands behind it in its list.
         """
+        looked_at = touched(rest[:1])
         for array, each in self.running.items():
-            if each.term is not None or path[:-1] != each.level:
-                continue
-            if array in touched(rest[:1]):
+            if array in looked_at and each.term is None and path[:-1] == each.level:
                 self._work_out(array, each, path, rest)
 
     def behind(self, path: Path) -> None:
@@ -334,11 +343,16 @@ class Scans:
         worked_out = Assign("", (Access("", ()),) * len(values), values)
         read = touched((If(conjunction(*each.conditions), (worked_out,)),), writes=False)
         for name in sorted(read):
+            other = self.running.get(name)
+            if other is not None and other.term is None:
+                if other.level != each.level:
+                    raise self._serially(f"{array} looks at {name} in another loop or guard")
+                self._work_out(name, other, path, rest)
             if self.b.storage[name].place == "register" and name not in self.b.values:
                 raise self._serially(f"what {array} takes is not known where it is looked at")
         for site in sites(rest, path[:-1]):
             place = (*path[:-1], site.path[len(path) - 1] + path[-1], *site.path[len(path) :])
-            if place == each.update:
+            if place[: len(each.update)] == each.update:
                 return
             if site.is_write and site.array in read:
                 raise self._serially(
