@@ -34,7 +34,7 @@ from looptrans.adjoint.equations.written_sums import shown, shown_sum
 from looptrans.adjoint.exponentials.weights import Prepared
 from looptrans.adjoint.sweep.in_parts import recognized_in_parts
 from looptrans.algebra.positional.cells import condition_moved
-from looptrans.ir.affine import difference
+from looptrans.ir.affine import difference, is_same
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int, variables
 from looptrans.ir.value import (
@@ -250,7 +250,11 @@ class Simplifier:
             number = difference(g.range.stop, g.range.start)
             # What it is multiplied by may be no number where there are none: 1 / l of no keys.
             read = [(atom, p) for atom, p in others.factors if _is_read(atom)]
-            if not self._is_extent(number) or any(p < 0 or isinstance(a, Call) for a, p in read):
+            unsure = any(p < 0 or isinstance(a, Call) for a, p in read)
+            # A sum that is left over as many is nothing, too, where there are none.
+            left = [o.range for o in others.generators if o.range.step == 1]
+            as_many = any(is_same(difference(r.stop, r.start), number) for r in left)
+            if not as_many and (unsure or not self._is_extent(number)):
                 others = bracketed(others, Relation(">", number, Int(0)))
             return self.counted(times(others, Term(Fraction(1), ((IndexValue(number), 1),))))
         return term
