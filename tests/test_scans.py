@@ -66,6 +66,12 @@ SCANNED = {
     "down from a row": listing("r = r + x[i, j]\ny[i, j] = r", "range(i, -1, -1)"),
     "up from a row": listing("y[i, j] = r\nr = 0.7 * r + x[i, j]", "range(i, N)"),
     "in a maximum": listing("r = r + x[i, j]\nA[i] = max(A[i], r - v[j])\ny[i, j] = r"),
+    "one of one set behind": listing(
+        "y[i, j] = r + q\nq = q + r\nr = r + x[i, j]", before="q = 0.0"
+    ),
+    "one looked at through a name": listing(
+        "z[i, j] = r\nt = q * v[j]\nr += t\nq = q + x[i, j]\ny[i, j] = q", before="q = 1.0"
+    ),
     "one of another": listing("r = r + x[i, j]\nq = 0.5 * q + r\ny[i, j] = q", before="q = 1.0"),
 }
 
@@ -81,6 +87,9 @@ def test_a_state_that_is_looked_at_is_scanned(name: str) -> None:
 SERIAL = {
     "what is multiplied may be large": listing("r = x[i, j] * r + v[j]\ny[i, j] = r"),
     "what it takes hangs on it": listing("r = r + exp(-abs(r)) * x[i, j]\ny[i, j] = r"),
+    "what it takes is one that is handed on under a guard": listing(
+        "z[i, j] = q\nif ok[j]:\n    q = q + r\n    r = r + x[i, j]\ny[i, j] = q", before="q = 0.0"
+    ),
     "set twice": listing("r = r + x[i, j]\ny[i, j] = r\nr = r + v[j]"),
 }
 

@@ -145,7 +145,8 @@ class Scans:
         factor, term = self._takes(array, state, updates, body, found)
         if readers:
             first = min(reader.path for reader in readers)
-            late = [s for s in found if s.is_write and first < s.path and s.path[:-1] == level]
+            between = [s for s in found if s.is_write and first < s.path < updates[0].path]
+            late = [site for site in between if site.path[:-1] == level]
             factor = factor and self._opened(factor, late, body, found)
             term = self._opened(term, late, body, found)
         return _Running(
@@ -233,7 +234,8 @@ class Scans:
             assert isinstance(node, Assign)
             if len(node.values) != 1:
                 return None
-            return self._opened(node.values[0], late, body, found)
+            before = [site for site in late if site.path < own[0].path]
+            return self._opened(node.values[0], before, body, found)
 
         return replaced(value, change)
 
@@ -271,6 +273,14 @@ class Scans:
 
     def _work_out(self, array: str, each: _Running, path: Path, rest: tuple[Node, ...]) -> None:
         """Work out what iterations take, and what the state is before each of them."""
+        for name in self._read_by(each):
+            other = self.running.get(name)
+            if other is None or other.term is not None or name == array:
+                continue
+            # It is looked at here, although no statement has done so yet.
+            if other.level != each.level or array in self._read_by(other):
+                raise self._serially(f"what {array} takes is not known where it is looked at")
+            self._work_out(name, other, path, rest)
         self._require_known(array, each, path, rest)
         op = each.state.operator
         factor, taken = each.takes
@@ -330,10 +340,8 @@ class Scans:
         self, array: str, each: _Running, path: Path, rest: tuple[Node, ...]
     ) -> None:
         """Require that all is known that says what iterations take, as it will be at the update."""
-        values = tuple(value for value in each.takes if value is not None)
-        worked_out = Assign("", (Access("", ()),) * len(values), values)
-        read = touched((If(conjunction(*each.conditions), (worked_out,)),), writes=False)
-        for name in sorted(read):
+        read = self._read_by(each)
+        for name in read:
             if self.b.storage[name].place == "register" and name not in self.b.values:
                 raise self._serially(f"what {array} takes is not known where it is looked at")
         for site in sites(rest, path[:-1]):
@@ -344,6 +352,12 @@ class Scans:
                 raise self._serially(
                     f"{array} is looked at before {site.array} is set, which says what it takes"
                 )
+
+    def _read_by(self, each: _Running) -> list[str]:
+        """Return the arrays that say what a state takes."""
+        values = tuple(value for value in each.takes if value is not None)
+        worked_out = Assign("", (Access("", ()),) * len(values), values)
+        return sorted(touched((If(conjunction(*each.conditions), (worked_out,)),), writes=False))
 
     def _old(self, array: str) -> Name:
         return self.b.values[array]
