@@ -218,3 +218,14 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
     late = late_body(lowered(text).kernels[0])
     assert late is not None
     assert "-2147483648" in str([expr for op in ops_in(late) for expr in exprs_of(op)])
+
+
+def test_scans_of_integers_are_exact() -> None:
+    """Products soon have more than 32 bits, and float32 holds none beyond 2 ** 24 exactly."""
+    text = listing(
+        "y[i, j] = p % 7 + c % 11\np = p * 3\nc = c + 10000001 if ok[j] else j\n"
+        "z[i, j] = s % 5\ns = s + 1000003 if ok[j] else s\nr = r + x[i, j]",
+        before="p = 1\nc = 20000001\ns = 20000001",
+    )
+    assert len(scans(lowered(text))) > 2
+    assert verify(program(text), [{"M": 2, "N": 150}], ["float32"]).passed

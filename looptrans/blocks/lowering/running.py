@@ -10,7 +10,7 @@ worked out where a state is first looked at, before the statement that takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.appending.affine import factor_and_term
 from looptrans.algebra.appending.appended import AppendedState
@@ -209,14 +209,20 @@ class Scans:
             sides = factor_and_term(value, is_own)
             if sides is None or (state.factor is None) != (sides[0] == ONE):
                 raise self._serially(f"what {array} takes is not known by itself")
-            return (None if state.factor is None else sides[0]), sides[1]
+            factor, term = map(self._of_kind(array), sides)
+            return (None if state.factor is None else factor), term
         nothing = Const(IDENTITIES[state.operator])
         match value:
             case source.Binary("*", left, right) if is_own(left) or is_own(right):
                 value = right if is_own(left) else left
             case source.Call("max" | "min", (left, right)) if is_own(left) or is_own(right):
                 value = right if is_own(left) else left
-        return None, replaced(value, lambda part: nothing if is_own(part) else None)
+        taken = replaced(value, lambda part: nothing if is_own(part) else None)
+        return None, self._of_kind(array)(taken)
+
+    def _of_kind(self, array: str) -> Callable[[Value], Value]:
+        """Return what makes the 0 and 1 of a step those of what an array holds."""
+        return _as_integer if self.b.program.array(array).element == "int" else lambda value: value
 
     def _opened(
         self, value: Value, late: list[Site], body: tuple[Node, ...], found: tuple[Site, ...]
@@ -288,9 +294,16 @@ class Scans:
         with self.b.guarded(*conditions):
             mask = self.mask()
             term = counted(op, self.v.kept(taken, array))
+            is_integer = kind_of(term) == "int"
+            if is_integer != (self.b.program.array(array).element == "int"):
+                raise self._serially(f"what {array} takes is no integer in every iteration")
             each.term = self._counting(f"{array}_taken", term, identity(op, term), mask)
             if factor is not None:
-                found = self._counting(f"{array}_factor", self.v.number(factor), 1.0, mask)
+                lowered = self.v.kept(factor, array)
+                if kind_of(lowered) != kind_of(term):
+                    raise self._serially(f"what {array} is multiplied by is no integer")
+                one = 1 if is_integer else 1.0
+                found = self._counting(f"{array}_factor", lowered, one, mask)
                 if not is_at_most_one(self.b, found):
                     raise self._serially(f"what {array} is multiplied by may be large")
                 each.factor = found
@@ -325,7 +338,7 @@ class Scans:
         # The first step of a block is from what was there before.
         first = self._stepped(each.factor, old, each.term)
         term = Where(each.is_first, first, each.term)
-        start = (Where(each.is_first, old, Number(0.0)),) if before else ()
+        start = (Where(each.is_first, old, _zero(each.term)),) if before else ()
         return Scan("+", self.dim, term, before, (each.factor, *start))
 
     def _stepped(self, factor: Expr, old: Expr, term: Expr) -> Expr:
@@ -334,7 +347,7 @@ class Scans:
         low, high = bounds(self.b, factor)
         if low > 0.0 or high < 0.0:
             return after
-        return Where(Binary("==", factor, Number(0.0)), term, after)
+        return Where(Binary("==", factor, _zero(factor)), term, after)
 
     def _require_known(
         self, array: str, each: _Running, path: Path, rest: tuple[Node, ...]
@@ -388,7 +401,8 @@ class Scans:
             return _joined(op, old, Reduce(op, self.dim, each.term))
         assert each.upto is not None
         last = Reduce("max", self.dim, Position(self.dim))
-        chosen = Where(Binary("==", Position(self.dim), last), each.upto, Number(0.0))
+        is_last = Binary("==", Position(self.dim), last)
+        chosen = Where(is_last, each.upto, _zero(each.upto))
         return Reduce("+", self.dim, chosen)
 
 
@@ -411,6 +425,25 @@ def _at(body: tuple[Node, ...], path: Path) -> Node:
 def _condition(node: Node, side: int) -> Condition:
     assert isinstance(node, If)
     return node.condition if side == 1 else negation(node.condition)
+
+
+def _as_integer(value: Value) -> Value:
+    """Return an integer with its numbers written as integers, not those of conditions."""
+    match value:
+        case Const(float(number)) if number.is_integer():
+            return Const(int(number))
+        case Select(condition, chosen, otherwise):
+            return Select(condition, _as_integer(chosen), _as_integer(otherwise))
+        case source.Unary("-", operand):
+            return replace(value, operand=_as_integer(operand))
+        case source.Binary("+" | "-" | "*", left, right):
+            return replace(value, left=_as_integer(left), right=_as_integer(right))
+        case _:
+            return value
+
+
+def _zero(like: Expr) -> Number:
+    return Number(0 if kind_of(like) == "int" else 0.0)
 
 
 def _joined(op: Monoid, left: Expr, right: Expr) -> Expr:
