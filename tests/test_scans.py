@@ -70,6 +70,12 @@ SCANNED = {
         "z[i, j] = q\nq = q + r\nr = r + x[i, j]\ny[i, j] = r", before="q = 1.0"
     ),
     "the last one": listing("y[i, j] = r + t\nr = r + t\nt = x[i, j]", before="t = 0.5"),
+    "one of one set behind": listing(
+        "y[i, j] = r + q\nq = q + r\nr = r + x[i, j]", before="q = 0.0"
+    ),
+    "one looked at through a name": listing(
+        "z[i, j] = r\nt = q * v[j]\nr += t\nq = q + x[i, j]\ny[i, j] = q", before="q = 1.0"
+    ),
     "one of another": listing("r = r + x[i, j]\nq = 0.5 * q + r\ny[i, j] = q", before="q = 1.0"),
 }
 
@@ -85,6 +91,9 @@ def test_a_state_that_is_looked_at_is_scanned(name: str) -> None:
 SERIAL = {
     "what is multiplied may be large": listing("r = x[i, j] * r + v[j]\ny[i, j] = r"),
     "what it takes hangs on it": listing("r = r + exp(-abs(r)) * x[i, j]\ny[i, j] = r"),
+    "what it takes is one that is handed on under a guard": listing(
+        "z[i, j] = q\nif ok[j]:\n    q = q + r\n    r = r + x[i, j]\ny[i, j] = q", before="q = 0.0"
+    ),
     "set twice": listing("r = r + x[i, j]\ny[i, j] = r\nr = r + v[j]"),
 }
 
@@ -213,3 +222,14 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
     late = late_body(lowered(text).kernels[0])
     assert late is not None
     assert "-2147483648" in str([expr for op in ops_in(late) for expr in exprs_of(op)])
+
+
+def test_scans_of_integers_are_exact() -> None:
+    """Products soon have more than 32 bits, and float32 holds none beyond 2 ** 24 exactly."""
+    text = listing(
+        "y[i, j] = p % 7 + c % 11\np = p * 3\nc = c + 10000001 if ok[j] else j\n"
+        "z[i, j] = s % 5\ns = s + 1000003 if ok[j] else s\nr = r + x[i, j]",
+        before="p = 1\nc = 20000001\ns = 20000001",
+    )
+    assert len(scans(lowered(text))) > 2
+    assert verify(program(text), [{"M": 2, "N": 150}], ["float32"]).passed

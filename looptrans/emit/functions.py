@@ -179,7 +179,7 @@ def _two_before(factor, start, all_factor, value, next_factor, next_start, next_
 @triton.jit
 def _steps_before(factor, value, start, axis: tl.constexpr):
     """What y is before each step y = factor * y + value; start is what it is before the first."""
-    ones = tl.full(value.shape, 1.0, tl.float32)
+    ones = tl.full(value.shape, 1, factor.dtype)
     factor, start = tl.broadcast_to(factor, value.shape), tl.broadcast_to(start, value.shape)
     return tl.associative_scan((ones, start, factor, value), axis, _two_before)[1]
 ''',

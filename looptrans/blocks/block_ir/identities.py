@@ -39,7 +39,9 @@ def counted(op: Monoid, value: Expr) -> Expr:
     """Return integers wide enough for what they are joined to: all but counts and positions."""
     if kind_of(value) != "int":
         return value
-    plain = all(_is_counted(part) if op == "+" else _is_place(part) for part in _parts(value))
+    # A product soon has more than 32 bits, whatever it is of.
+    is_plain = _is_counted if op == "+" else _is_place
+    plain = op != "*" and all(map(is_plain, _parts(value)))
     return value if plain or _is_wide(value) else Cast(_widened(value), "int64")
 
 

@@ -10,7 +10,7 @@ worked out where a state is first looked at, before the statement that takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.appending.affine import factor_and_term
 from looptrans.algebra.appending.appended import AppendedState
@@ -218,14 +218,20 @@ class Scans:
             sides = factor_and_term(value, is_own)
             if sides is None or (state.factor is None) != (sides[0] == ONE):
                 raise self._serially(f"what {array} takes is not known by itself")
-            return (None if state.factor is None else sides[0]), sides[1]
+            factor, term = map(self._of_kind(array), sides)
+            return (None if state.factor is None else factor), term
         nothing = Const(IDENTITIES[state.operator])
         match value:
             case source.Binary("*", left, right) if is_own(left) or is_own(right):
                 value = right if is_own(left) else left
             case source.Call("max" | "min", (left, right)) if is_own(left) or is_own(right):
                 value = right if is_own(left) else left
-        return None, replaced(value, lambda part: nothing if is_own(part) else None)
+        taken = replaced(value, lambda part: nothing if is_own(part) else None)
+        return None, self._of_kind(array)(taken)
+
+    def _of_kind(self, array: str) -> Callable[[Value], Value]:
+        """Return what makes the 0 and 1 of a step those of what an array holds."""
+        return _as_integer if self.b.program.array(array).element == "int" else lambda value: value
 
     def _opened(
         self, value: Value, late: list[Site], body: tuple[Node, ...], found: tuple[Site, ...]
@@ -243,7 +249,8 @@ class Scans:
             assert isinstance(node, Assign)
             if len(node.values) != 1:
                 return None
-            return self._opened(node.values[0], late, body, found)
+            before = [site for site in late if site.path < own[0].path]
+            return self._opened(node.values[0], before, body, found)
 
         return replaced(value, change)
 
@@ -280,6 +287,14 @@ class Scans:
 
     def _work_out(self, array: str, each: _Running, path: Path, rest: tuple[Node, ...]) -> None:
         """Work out what iterations take, and what the state is before each of them."""
+        for name in self._read_by(each):
+            other = self.running.get(name)
+            if other is None or other.term is not None or name == array:
+                continue
+            # It is looked at here, although no statement has done so yet.
+            if other.level != each.level or array in self._read_by(other):
+                raise self._serially(f"what {array} takes is not known where it is looked at")
+            self._work_out(name, other, path, rest)
         self._require_known(array, each, path, rest)
         op = each.state.operator
         factor, taken = each.takes
@@ -287,9 +302,16 @@ class Scans:
         with self.b.guarded(*conditions):
             mask = self.mask()
             term = counted(op, self.v.kept(taken, array))
+            is_integer = kind_of(term) == "int"
+            if is_integer != (self.b.program.array(array).element == "int"):
+                raise self._serially(f"what {array} takes is no integer in every iteration")
             each.term = self._counting(f"{array}_taken", term, identity(op, term), mask)
             if factor is not None:
-                found = self._counting(f"{array}_factor", self.v.number(factor), 1.0, mask)
+                lowered = self.v.kept(factor, array)
+                if kind_of(lowered) != kind_of(term):
+                    raise self._serially(f"what {array} is multiplied by is no integer")
+                one = 1 if is_integer else 1.0
+                found = self._counting(f"{array}_factor", lowered, one, mask)
                 if not is_at_most_one(self.b, found):
                     raise self._serially(f"what {array} is multiplied by may be large")
                 each.factor = found
@@ -324,7 +346,7 @@ class Scans:
         # The first step of a block is from what was there before.
         first = self._stepped(each.factor, old, each.term)
         term = Where(each.is_first, first, each.term)
-        start = (Where(each.is_first, old, Number(0.0)),) if before else ()
+        start = (Where(each.is_first, old, _zero(each.term)),) if before else ()
         return Scan("+", self.dim, term, before, (each.factor, *start))
 
     def _stepped(self, factor: Expr, old: Expr, term: Expr) -> Expr:
@@ -333,21 +355,14 @@ class Scans:
         low, high = bounds(self.b, factor)
         if low > 0.0 or high < 0.0:
             return after
-        return Where(Binary("==", factor, Number(0.0)), term, after)
+        return Where(Binary("==", factor, _zero(factor)), term, after)
 
     def _require_known(
         self, array: str, each: _Running, path: Path, rest: tuple[Node, ...]
     ) -> None:
         """Require that all is known that says what iterations take, as it will be at the update."""
-        values = tuple(value for value in each.takes if value is not None)
-        worked_out = Assign("", (Access("", ()),) * len(values), values)
-        read = touched((If(conjunction(*each.conditions), (worked_out,)),), writes=False)
-        for name in sorted(read):
-            other = self.running.get(name)
-            if other is not None and other.term is None:
-                if other.level != each.level:
-                    raise self._serially(f"{array} looks at {name} in another loop or guard")
-                self._work_out(name, other, path, rest)
+        read = self._read_by(each)
+        for name in read:
             if self.b.storage[name].place == "register" and name not in self.b.values:
                 raise self._serially(f"what {array} takes is not known where it is looked at")
         for site in sites(rest, path[:-1]):
@@ -358,6 +373,12 @@ class Scans:
                 raise self._serially(
                     f"{array} is looked at before {site.array} is set, which says what it takes"
                 )
+
+    def _read_by(self, each: _Running) -> list[str]:
+        """Return the arrays that say what a state takes."""
+        values = tuple(value for value in each.takes if value is not None)
+        worked_out = Assign("", (Access("", ()),) * len(values), values)
+        return sorted(touched((If(conjunction(*each.conditions), (worked_out,)),), writes=False))
 
     def _old(self, array: str) -> Name:
         return self.b.values[array]
@@ -388,7 +409,8 @@ class Scans:
             return _joined(op, old, Reduce(op, self.dim, each.term))
         assert each.upto is not None
         last = Reduce("max", self.dim, Position(self.dim))
-        chosen = Where(Binary("==", Position(self.dim), last), each.upto, Number(0.0))
+        is_last = Binary("==", Position(self.dim), last)
+        chosen = Where(is_last, each.upto, _zero(each.upto))
         return Reduce("+", self.dim, chosen)
 
 
@@ -411,6 +433,25 @@ def _at(body: tuple[Node, ...], path: Path) -> Node:
 def _condition(node: Node, side: int) -> Condition:
     assert isinstance(node, If)
     return node.condition if side == 1 else negation(node.condition)
+
+
+def _as_integer(value: Value) -> Value:
+    """Return an integer with its numbers written as integers, not those of conditions."""
+    match value:
+        case Const(float(number)) if number.is_integer():
+            return Const(int(number))
+        case Select(condition, chosen, otherwise):
+            return Select(condition, _as_integer(chosen), _as_integer(otherwise))
+        case source.Unary("-", operand):
+            return replace(value, operand=_as_integer(operand))
+        case source.Binary("+" | "-" | "*", left, right):
+            return replace(value, left=_as_integer(left), right=_as_integer(right))
+        case _:
+            return value
+
+
+def _zero(like: Expr) -> Number:
+    return Number(0 if kind_of(like) == "int" else 0.0)
 
 
 def _joined(op: Monoid, left: Expr, right: Expr) -> Expr:
