@@ -122,7 +122,7 @@ class Scans:
     def _found(
         self, array: str, state: AppendedState, body: tuple[Node, ...], found: tuple[Site, ...]
     ) -> _Running:
-        updates = self._writes(array, found)
+        updates = self._writes(array, body, found)
         order = [site.path for site in found]
         own = {site.path for site in updates}
         readers = [s for s in found if s.array == array and s.path not in own]
@@ -159,7 +159,7 @@ class Scans:
             any(order.index(reader.path) > at for reader in readers),
         )
 
-    def _writes(self, array: str, found: tuple[Site, ...]) -> list[Site]:
+    def _writes(self, array: str, body: tuple[Node, ...], found: tuple[Site, ...]) -> list[Site]:
         """Return where an array is set: in one place, or on both sides of one guard."""
         writes = [site for site in found if site.array == array and site.is_write]
         sides = {site.path[:-1] for site in writes}
@@ -170,6 +170,10 @@ class Scans:
             len(writes) == 1 or beside
         ):
             raise self._serially(f"{array}, which is looked at in between, is set several times")
+        for site in writes:
+            node = _at(body, site.path[len(self.path) :])
+            if isinstance(node, Assign) and len(node.targets) > 1:
+                raise self._serially(f"{array} is set together with others")
         return writes
 
     def _lists(self, site: Site) -> list[Path]:
