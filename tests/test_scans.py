@@ -94,6 +94,7 @@ SERIAL = {
     "what it takes is one that is handed on under a guard": listing(
         "z[i, j] = q\nif ok[j]:\n    q = q + r\n    r = r + x[i, j]\ny[i, j] = q", before="q = 0.0"
     ),
+    "set together": listing("y[i, j] = r + q\nq, r = q + v[j], r + x[i, j]", before="q = 0.0"),
     "set twice": listing("r = r + x[i, j]\ny[i, j] = r\nr = r + v[j]"),
 }
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.appending.affine import factor_and_term
 from looptrans.algebra.appending.appended import AppendedState
-from looptrans.algebra.positional.values import ONE
+from looptrans.algebra.positional.values import ONE, ZERO
 from looptrans.blocks.block_ir.arithmetic import as_float, plus, times
 from looptrans.blocks.block_ir.expr import (
     Binary,
@@ -127,7 +127,7 @@ class Scans:
         found: tuple[Site, ...],
     ) -> _Running:
         state = states[array]
-        updates = self._writes(array, found)
+        updates = self._writes(array, body, found)
         order = [site.path for site in found]
         own = {site.path for site in updates}
         readers = [s for s in found if s.array == array and s.path not in own]
@@ -164,7 +164,7 @@ class Scans:
             any(order.index(reader.path) > at for reader in readers),
         )
 
-    def _writes(self, array: str, found: tuple[Site, ...]) -> list[Site]:
+    def _writes(self, array: str, body: tuple[Node, ...], found: tuple[Site, ...]) -> list[Site]:
         """Return where an array is set: in one place, or on both sides of one guard."""
         writes = [site for site in found if site.array == array and site.is_write]
         sides = {site.path[:-1] for site in writes}
@@ -177,6 +177,10 @@ class Scans:
             raise self._serially(f"{array}, which is looked at in between, is set several times")
         if self.b.storage[array].place != "register":
             raise self._serially(f"{array}, which is looked at in between, is kept in memory")
+        for site in writes:
+            node = _at(body, site.path[len(self.path) :])
+            if isinstance(node, Assign) and len(node.targets) > 1:
+                raise self._serially(f"{array} is set together with others")
         return writes
 
     def _lists(self, site: Site) -> list[Path]:
@@ -202,7 +206,7 @@ class Scans:
             (value,) = node.values
             if isinstance(value, Read) and value.access.array != array:
                 writes = [s for s in found if s.array == value.access.array and s.is_write]
-                if len(writes) == 1:
+                if len(writes) == 1 and writes[0].path[:-1] in self._lists(site):
                     return set_at(writes[0], value.access.array)
             return value
 
@@ -216,7 +220,12 @@ class Scans:
             value = Select(guard.condition, value, set_at(updates[1], array))
         if state.operator == "+":
             sides = factor_and_term(value, is_own)
-            if sides is None or (state.factor is None) != (sides[0] == ONE):
+            factors = {ONE: None, ZERO: ZERO}
+            alike = sides is not None and all(
+                (sides[0] == number) == (state.factor == factor)
+                for number, factor in factors.items()
+            )
+            if sides is None or not alike:
                 raise self._serially(f"what {array} takes is not known by itself")
             factor, term = map(self._of_kind(array), sides)
             return (None if state.factor is None else factor), term
