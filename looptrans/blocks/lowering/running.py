@@ -40,10 +40,11 @@ from looptrans.blocks.scheduled.sites import Path, Site, sites
 from looptrans.ir import value as source
 from looptrans.ir.condition import Condition, conjunction, negation
 from looptrans.ir.monoids import IDENTITIES, Monoid
-from looptrans.ir.program import Assign, If, Loop, Node
+from looptrans.ir.program import Assign, If, Node
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Const, Read, Select, Value
 from looptrans.ir.walk import touched
+from looptrans.transforms.editing.tree import node_in
 
 _MOST_DIMS = 2
 """How many dimensions a block of scanned elements has at most, so that registers hold it."""
@@ -158,11 +159,17 @@ class Scans:
             state,
             updates[0].path if len(updates) == 1 else sides[0][:-1],
             level,
-            tuple(_condition(_at(body, side[len(self.path) : -1]), side[-1]) for side in around),
+            tuple(self._condition(body, side) for side in around),
             (factor, term),
             any(order.index(reader.path) < at for reader in readers),
             any(order.index(reader.path) > at for reader in readers),
         )
+
+    def _condition(self, body: tuple[Node, ...], side: Path) -> Condition:
+        """Return what holds on a side of a guard."""
+        guard = node_in(body, side[len(self.path) : -1])
+        assert isinstance(guard, If)
+        return guard.condition if side[-1] == 1 else negation(guard.condition)
 
     def _writes(self, array: str, body: tuple[Node, ...], found: tuple[Site, ...]) -> list[Site]:
         """Return where an array is set: in one place, or on both sides of one guard."""
@@ -178,7 +185,7 @@ class Scans:
         if self.b.storage[array].place != "register":
             raise self._serially(f"{array}, which is looked at in between, is kept in memory")
         for site in writes:
-            node = _at(body, site.path[len(self.path) :])
+            node = node_in(body, site.path[len(self.path) :])
             if isinstance(node, Assign) and len(node.targets) > 1:
                 raise self._serially(f"{array} is set together with others")
         return writes
@@ -199,7 +206,7 @@ class Scans:
         """Return the factor and the term of an update; the factor only where it is not 1."""
 
         def set_at(site: Site, name: str) -> Value:
-            node = _at(body, site.path[len(self.path) :])
+            node = node_in(body, site.path[len(self.path) :])
             assert isinstance(node, Assign)
             if len(node.values) > 1 or len(node.targets) > 1:
                 raise self._serially(f"{name} is set beside others")
@@ -215,7 +222,7 @@ class Scans:
 
         value = set_at(updates[0], array)
         if len(updates) > 1:
-            guard = _at(body, updates[0].path[len(self.path) : -2])
+            guard = node_in(body, updates[0].path[len(self.path) : -2])
             assert isinstance(guard, If)
             value = Select(guard.condition, value, set_at(updates[1], array))
         if state.operator == "+":
@@ -254,7 +261,7 @@ class Scans:
             own = [s for s in late if s.array == name]
             if len(own) != 1 or sum(s.is_write and s.array == name for s in found) != 1:
                 return None
-            node = _at(body, own[0].path[len(self.path) :])
+            node = node_in(body, own[0].path[len(self.path) :])
             assert isinstance(node, Assign)
             if len(node.values) != 1:
                 return None
@@ -421,27 +428,6 @@ class Scans:
         is_last = Binary("==", Position(self.dim), last)
         chosen = Where(is_last, each.upto, _zero(each.upto))
         return Reduce("+", self.dim, chosen)
-
-
-def _at(body: tuple[Node, ...], path: Path) -> Node:
-    """Return the node at a place in a body."""
-    number, *rest = path
-    node = body[number]
-    while rest:
-        if isinstance(node, If):
-            side, *rest = rest
-            inner = node.body if side == 1 else node.orelse
-        else:
-            assert isinstance(node, Loop)
-            inner = node.body
-        number, *rest = rest
-        node = inner[number]
-    return node
-
-
-def _condition(node: Node, side: int) -> Condition:
-    assert isinstance(node, If)
-    return node.condition if side == 1 else negation(node.condition)
 
 
 def _as_integer(value: Value) -> Value:

@@ -161,7 +161,12 @@ def statements_in(body: tuple[Node, ...]) -> tuple[str, ...]:
 
 def node_at(program: Program, position: Position) -> Node:
     """Return the node at a position."""
-    block, number, _ = _way(program.body, position)
+    return node_in(program.body, position)
+
+
+def node_in(body: tuple[Node, ...], position: Position) -> Node:
+    """Return the node at a position in a block."""
+    block, number, _ = _way(body, position)
     return block[number]
 
 
