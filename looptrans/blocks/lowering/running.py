@@ -65,7 +65,6 @@ class _Running:
         seen_after: Whether it is looked at behind it.
         term: What iterations take, those that do not count what changes nothing.
         factor: What the state is multiplied by before; None where that is 1.
-        is_first: Which iteration is the first of its block, where there are factors.
         before: What it is before each iteration.
         upto: What it is after each.
         is_done: Whether it was handed on.
@@ -80,7 +79,6 @@ class _Running:
     seen_after: bool
     term: Name | None = None
     factor: Name | None = None
-    is_first: Expr | None = None
     before: Name | None = None
     upto: Name | None = None
     is_done: bool = False
@@ -227,6 +225,7 @@ class Scans:
             value = Select(guard.condition, value, set_at(updates[1], array))
         if state.operator == "+":
             sides = factor_and_term(value, is_own)
+            # What the text says here has to agree with what the algebra made of the iteration.
             factors = {ONE: None, ZERO: ZERO}
             alike = sides is not None and all(
                 (sides[0] == number) == (state.factor == factor)
@@ -331,7 +330,6 @@ class Scans:
                 if not is_at_most_one(self.b, found):
                     raise self._serially(f"what {array} is multiplied by may be large")
                 each.factor = found
-                each.is_first = Binary("==", Position(self.dim), Edge(self.dim, "first"))
         if each.seen_before:
             name = self.b.name(f"{array}_before", ("before", self.path, array))
             each.before = self.b.named(name, self._scan(array, each, before=True))
@@ -358,11 +356,10 @@ class Scans:
         op, old = each.state.operator, self._old(array)
         if each.factor is None:
             return _joined(op, old, Scan(op, self.dim, each.term, before))
-        assert each.is_first is not None
         # The first step of a block is from what was there before.
-        first = self._stepped(each.factor, old, each.term)
-        term = Where(each.is_first, first, each.term)
-        start = (Where(each.is_first, old, _zero(each.term)),) if before else ()
+        is_first = Binary("==", Position(self.dim), Edge(self.dim, "first"))
+        term = Where(is_first, self._stepped(each.factor, old, each.term), each.term)
+        start = (Where(is_first, old, _zero(each.term)),) if before else ()
         return Scan("+", self.dim, term, before, (each.factor, *start))
 
     def _stepped(self, factor: Expr, old: Expr, term: Expr) -> Expr:
