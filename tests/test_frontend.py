@@ -153,6 +153,13 @@ def test_what_defines_a_subscript_is_an_integer() -> None:
     assert find(program, Assign)[1].targets == (Access("x", (Let("k", index),)),)
 
 
+def test_a_number_may_be_annotated_as_elements_are() -> None:
+    signature = "x, a: Int, b: Int32, c: Bool, d: Float, e, N"
+    program = in_loop("x[i] = a * b * c * d * e", signature=signature)
+    kinds = {p.name: p.kind for p in program.parameters if p.name != "N"}
+    assert kinds == {"a": "size", "b": "size", "c": "size", "d": "real", "e": "real"}
+
+
 def test_names_of_builtins_may_be_used() -> None:
     program = read(
         "for l in range(N):\n    sum = 0.0\n"

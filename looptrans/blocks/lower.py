@@ -23,6 +23,7 @@ from looptrans.blocks.passes.covered import is_covered
 from looptrans.blocks.passes.described import with_described
 from looptrans.blocks.passes.exponents import in_powers_of_two
 from looptrans.blocks.passes.handed_on import notes_on_types
+from looptrans.blocks.passes.integers import exact_integers
 from looptrans.blocks.passes.late import with_late
 from looptrans.blocks.passes.outside import outside
 from looptrans.blocks.passes.quotients import bounded
@@ -323,7 +324,8 @@ class _Lowering:
         logarithms = self.rounded.logarithms if self.rounded is not None else frozenset[str]()
         ops = in_powers_of_two(bounded(ops), b.name, logarithms)
         ops = factors_behind(b, met(ops))
-        ops = in_one(outside(b, shared(needed(ops), b.name)))
+        ops = exact_integers(needed(ops))
+        ops = in_one(outside(b, shared(ops, b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = arguments_of(program, ops, dims, self._dtype)

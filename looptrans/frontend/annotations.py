@@ -64,6 +64,13 @@ def kind_of(annotation: ast.expr | None) -> ParameterKind | None:
     return None if node is None else KINDS.get(_name(node))
 
 
+def kind_of_element(annotation: ast.expr | None) -> ParameterKind | None:
+    """Return the kind of a number annotated as elements are, `c: Int`, where that says one."""
+    node = _unquoted(annotation)
+    element = None if node is None else ELEMENTS.get(_name(node))
+    return "size" if element in ("int", "bool") else None
+
+
 def shape_of(annotation: ast.expr | None) -> Shape | None:
     """Read `Float[Array, "M E"]`; None where the annotation is of another kind.
 

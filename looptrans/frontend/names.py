@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
-from looptrans.frontend.annotations import NAMES, Shape, kind_of, shape_of
+from looptrans.frontend.annotations import NAMES, Shape, kind_of, kind_of_element, shape_of
 from looptrans.frontend.extents import read_off
 from looptrans.frontend.mistakes import (
     BadAnnotation,
@@ -235,7 +235,7 @@ class _Finder:
             names.parameters[name] = replace(names.parameters[name], kind=kind, annotation=text)
 
     def _kind(self, name: str, annotation: ast.expr | None) -> ParameterKind:
-        stated = kind_of(annotation)
+        stated = kind_of(annotation) or kind_of_element(annotation)
         if stated is not None and not (stated == "size" and name in self.usage.seeds):
             return stated
         if name in self.usage.seeds:

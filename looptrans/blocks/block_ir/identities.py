@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from looptrans.blocks.block_ir.arithmetic import rebuilt
 from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
@@ -23,6 +22,7 @@ from looptrans.blocks.block_ir.expr import (
     children,
     kind_of,
 )
+from looptrans.blocks.block_ir.integers import exact, is_long
 from looptrans.ir.monoids import IDENTITIES, Monoid
 
 
@@ -30,7 +30,7 @@ def identity(op: Monoid, value: Expr) -> float | int:
     """Return what changes nothing where it is joined to a value: of its kind, and of its width."""
     if kind_of(value) != "int":
         return IDENTITIES[op]
-    most = 1 << (63 if _is_wide(value) else 31)
+    most = 1 << (63 if is_long(value) else 31)
     neutral: dict[Monoid, int] = {"+": 0, "*": 1, "max": -most, "min": most - 1}
     return neutral[op]
 
@@ -42,31 +42,7 @@ def counted(op: Monoid, value: Expr) -> Expr:
     # A product soon has more than 32 bits, whatever it is of.
     is_plain = _is_counted if op == "+" else _is_place
     plain = op != "*" and all(map(is_plain, _parts(value)))
-    return value if plain or _is_wide(value) else Cast(_widened(value), "int64")
-
-
-def _widened(value: Expr) -> Expr:
-    """Return an integer whose products are worked out in 64 bits."""
-    match value:
-        case Where(condition, chosen, otherwise):
-            return Where(condition, _widened(chosen), _widened(otherwise))
-        case Binary("*", left, right):
-            return Binary("*", _long(left), right)
-        case Unary() | Binary("+" | "-") | Call("min" | "max"):
-            return rebuilt(value, tuple(map(_widened, children(value))))
-        case _:
-            return value
-
-
-def _long(value: Expr) -> Expr:
-    """Return the first factor of a product in 64 bits, which the others then follow."""
-    if isinstance(value, Binary) and value.op == "*":
-        return Binary("*", _long(value.left), value.right)
-    return Cast(_widened(value), "int64")
-
-
-def _is_wide(value: Expr) -> bool:
-    return isinstance(value, Cast) and value.to == "int64"
+    return value if plain or is_long(value) else Cast(exact(value), "int64")
 
 
 def _is_counted(part: Expr) -> bool:

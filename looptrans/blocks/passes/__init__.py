@@ -2,6 +2,7 @@
 
 exponentials              exponents, quotients, masks, unseen
 factors and constants     outside, behind, constants
+integers                  integers
 products                  late, handed_on
 loads and stores          described, flipped, covered, overwritten
 rows of the grid          groups, balance
