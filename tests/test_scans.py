@@ -195,10 +195,33 @@ def cope(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"])
 """
 
 
-def test_an_online_softmax_of_scores_that_look_at_a_scan() -> None:
-    found = lowered(COPE)
+# The same without the guard, and with what the scan has been in every iteration returned.
+UNGUARDED = (
+    COPE.replace("            if n > -inf:\n", "")
+    .replace("                l = l", "            l = l")
+    .replace("                for d in range(D):\n    ", "            for d in range(D):\n")
+)
+STORED = (
+    UNGUARDED.replace("O = zeros((N, D))", "O = zeros((N, D)); S = zeros((N, N))")
+    .replace("            t = s", "            S[i, j] = p\n            t = s")
+    .replace("return O", "return O, S")
+)
+SHAPES = {"guarded": COPE, "without a guard": UNGUARDED, "the scan stored": STORED}
+
+
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_an_online_softmax_of_scores_that_look_at_a_scan(text: str) -> None:
+    found = lowered(text)
     assert scans(found) and not any("one iteration at a time" in note for note in found.notes)
-    assert verify(program(COPE), [{"N": 70, "E": 16, "D": 16}], ["float32"]).passed
+    assert verify(program(text), [{"N": 70, "E": 16, "D": 16}], ["float32"]).passed
+
+
+def test_its_gradients_keep_the_scan_alone() -> None:
+    """The maximum and the sum have a closed form, given what was looked at."""
+    found = backward(program(UNGUARDED))
+    kept = [note for note in found.notes if "kept for every iteration" in note]
+    assert kept == ["States are kept for every iteration: p_kept (N, N+1)."]
+    check(program(UNGUARDED), found)
 
 
 def test_a_late_product_knows_blocks_below_zero() -> None:

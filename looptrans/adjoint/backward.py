@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
+from looptrans.adjoint.carried.looked_at import looked_at
 from looptrans.adjoint.carried.recurrences import opened
 from looptrans.adjoint.carried.states_kept import Kept, states_without_room, with_states_kept
 from looptrans.adjoint.carried.summed_steps import Summed, with_steps_summed
@@ -105,10 +106,11 @@ def _backward(
                 if seen is not None:
                     with contextlib.suppress(NotDifferentiated):
                         return _simplified(_backward(seen.program, of, wrt), program, seen)
-            kept = with_states_kept(program, anyway=True)
-            if kept is not None:
-                with contextlib.suppress(NotDifferentiated):
-                    return _with_kept(_backward(kept.program, of, wrt), program, kept)
+            for names in dict.fromkeys((looked_at(program), None)):
+                kept = with_states_kept(program, anyway=True, only=names)
+                if kept is not None:
+                    with contextlib.suppress(NotDifferentiated):
+                        return _with_kept(_backward(kept.program, of, wrt), program, kept)
             if not error.remedy:
                 error = _with_states(error, program)
         error.within = error.within or program

@@ -352,6 +352,8 @@ def _folds(work: Work) -> bool:
         except NotDone:
             continue
         if step.is_scan:
+            if starts_infinite(step):
+                work.take("guard", loop_name(loop))
             continue
         reason = None
         if divides(step):

@@ -80,18 +80,23 @@ class Kept:
         return f"States are kept for every iteration: {', '.join(each)}."
 
 
-def with_states_kept(program: Program, *, anyway: bool = False) -> Kept | None:
+def with_states_kept(
+    program: Program, *, anyway: bool = False, only: frozenset[str] | None = None
+) -> Kept | None:
     """Keep the states of loops for every iteration, if a listing has any.
 
     Args:
         program: The listing.
         anyway: Whether single numbers are kept where nothing is as large, too.
+        only: The states that may be kept; None for all.
     """
     found = program
     names = []
     shown = []
     for array in program.arrays:
         if array.role != "local" or array.element != "float":
+            continue
+        if only is not None and array.name not in only:
             continue
         made = _kept(found, array.name, anyway)
         if made is None:

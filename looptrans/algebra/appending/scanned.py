@@ -53,6 +53,29 @@ def scanned(
     )
 
 
+def beside_scans(step: Recurrence) -> Iterator[Recurrence]:
+    """Yield recurrences without some states that others look at, which are inputs of the rest."""
+    for chosen in _choices(step):
+        given, inputs = _as_inputs(step, chosen)
+        others = tuple(_given(state, given) for state in step.states if state not in chosen)
+        if others:
+            whole, found_inputs = _whole_inputs(
+                others, inputs, {each.name for each in given.values()}
+            )
+            yield replace(step, states=whole, inputs=found_inputs)
+
+
+def _as_inputs(
+    step: Recurrence, chosen: tuple[StateVariable, ...]
+) -> tuple[dict[str, Input], tuple[Input, ...]]:
+    """Return an input in the place of each of some states, and all inputs there are then."""
+    given = {
+        state.name: Input(f"x{number}", Read(state.access), state.over)
+        for number, state in enumerate(chosen, len(step.inputs) + 1)
+    }
+    return given, (*step.inputs, *given.values())
+
+
 def _choices(step: Recurrence) -> Iterator[tuple[StateVariable, ...]]:
     """Yield which states may be scanned: those that are looked at, and some of the others."""
     sought = [state for state in step.states if state.name in step.seen_inside]
@@ -73,11 +96,7 @@ def _choices(step: Recurrence) -> Iterator[tuple[StateVariable, ...]]:
 def _with(
     step: Recurrence, chosen: tuple[StateVariable, ...]
 ) -> tuple[tuple[AppendedState, ...], tuple[Law, ...], frozenset[str]]:
-    given = {
-        state.name: Input(f"x{number}", Read(state.access), state.over)
-        for number, state in enumerate(chosen, len(step.inputs) + 1)
-    }
-    inputs = (*step.inputs, *given.values())
+    given, inputs = _as_inputs(step, chosen)
     found: dict[str, AppendedState] = {}
     laws: list[Law] = []
     known: set[str] = set()

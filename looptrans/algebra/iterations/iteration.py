@@ -11,7 +11,7 @@ of, and the reason is given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.iterations.edges import Edge, NoRecurrence, Position
@@ -109,10 +109,13 @@ class Iteration:
 
     def depends_on_state(self, value: Value) -> bool:
         """Tell whether a value mentions what an earlier iteration left behind."""
-        return any(
-            isinstance(part, Real) and part.name in self.found and self.found[part.name].state
-            for part in walk_value(value)
-        )
+        return any(True for _ in self.states_in(value))
+
+    def states_in(self, value: Value) -> Iterator[Access]:
+        """Yield the cells, as an earlier iteration left them, that a value mentions."""
+        for part in walk_value(value):
+            if isinstance(part, Real) and part.name in self.found and self.found[part.name].state:
+                yield self.found[part.name].family.access
 
     def holds(self, access: Access, ranges: Mapping[str, Range]) -> Known | None:
         """Return what a cell holds now, if this iteration has written it."""

@@ -129,6 +129,7 @@ def rest_of(
     facts: DependenceReport,
     states: tuple[Access, ...],
     writers: Iterable[str],
+    staying: tuple[Access, ...] = (),
 ) -> Rest:
     """Take the recurrence out of the body of a loop.
 
@@ -138,6 +139,7 @@ def rest_of(
         facts: The exact flow.
         states: The cells of all states, of this loop and of others that it is made one with.
         writers: The labels of the statements that write the states.
+        staying: The cells of states of this loop that are no part of the recurrence.
 
     Raises:
         NotDone: A statement besides looks at a state.
@@ -148,7 +150,7 @@ def rest_of(
         raise NotDone(str(error)) from None
     gone = set(writers)
     for label, values in iteration.computed:
-        if any(_looks_at(value, iteration, states) for value in values):
+        if any(_looks_at(value, iteration, states, staying) for value in values):
             gone.add(label)
     own = {n.label for n in nodes(iteration.loop.body) if isinstance(n, Assign)}
     gone &= own
@@ -207,9 +209,12 @@ def _recurrences(_: Program) -> dict[str, Recurrence | str]:
     return {}
 
 
-def _looks_at(value: Value, iteration: Iteration, states: tuple[Access, ...]) -> bool:
-    if iteration.depends_on_state(value):
-        return True
+def _looks_at(
+    value: Value, iteration: Iteration, states: tuple[Access, ...], staying: tuple[Access, ...]
+) -> bool:
+    for cell in iteration.states_in(value):
+        if not any(same_cell(cell, other) for other in staying):
+            return True
     for part in walk_value(plain(value, iteration)):
         if isinstance(part, Read) and any(same_cell(part.access, cell) for cell in states):
             return True

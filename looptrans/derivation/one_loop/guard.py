@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from looptrans.algebra.appending.scanned import beside_scans
+from looptrans.algebra.certificate import OperatorCertificate
 from looptrans.algebra.iterations.recurrence import Recurrence
-from looptrans.derivation.one_loop.bodies import position_of
+from looptrans.derivation.one_loop.bodies import position_of, recurrence_of
 from looptrans.derivation.one_loop.guards import (
     conditions,
     guard_laws,
     names_in_guard,
     next_values,
+    starts_infinite,
     unguarded,
 )
-from looptrans.derivation.one_loop.loop import loop_read, operator_for, with_step
-from looptrans.derivation.step import DerivationStep, NotNeeded
+from looptrans.derivation.one_loop.loop import loop_read, operator_for, require_fold, with_step
+from looptrans.derivation.step import DerivationStep, NotDone, NotNeeded
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.value import Select, arrays_tested, walk_value
 from looptrans.ir.walk import nodes
@@ -30,16 +35,17 @@ def guard(program: Program, loop: str) -> DerivationStep:
         NotNeeded: Nothing needs a guard.
         NotDone: It could not be shown that nothing is lost by it.
     """
-    step, already = unguarded(loop_read(program, loop))
+    step, already = unguarded(recurrence_of(program, loop))
     if already:
         raise NotNeeded("the empty prefix is guarded already")
-    found = operator_for(program, loop, step)
-    guards = conditions(next_values(step), step, found.operator)
+    own, found = _joined(program, loop, step)
+    whole = step if len(own.states) < len(step.states) else None
+    guards = conditions(next_values(own), own, found.operator)
     if not guards:
         raise NotNeeded("every update is a number from the first iteration on")
-    laws = guard_laws(step, found.operator, guards)
-    after, again = with_step(program, loop, step, guards)
-    tested = names_in_guard(step, guards)
+    laws = guard_laws(own, found.operator, guards)
+    after, again = with_step(program, loop, own, guards, whole=whole)
+    tested = names_in_guard(own, guards)
     return DerivationStep(
         f"guard the empty prefix: nothing moves before {listed(tested)} does",
         "guard",
@@ -50,6 +56,24 @@ def guard(program: Program, loop: str) -> DerivationStep:
         (*laws, again),
         found,
     )
+
+
+def _joined(
+    program: Program, loop: str, step: Recurrence
+) -> tuple[Recurrence, OperatorCertificate]:
+    """Return a recurrence, or what it is beside states that are scanned, with its operator.
+
+    Raises:
+        NotDone: There is none, or none was found.
+    """
+    try:
+        return step, operator_for(program, loop, require_fold(step, loop))
+    except NotDone as reason:
+        for rest in beside_scans(step):
+            if starts_infinite(rest):
+                with suppress(NotDone):
+                    return rest, operator_for(program, loop, rest)
+        raise reason from None
 
 
 def without_choices(program: Program, loop: str) -> DerivationStep:

@@ -40,7 +40,15 @@ def loop_read(program: Program, loop: str) -> Recurrence:
     Raises:
         NotDone: It is none.
     """
-    step = recurrence_of(program, loop)
+    return require_fold(recurrence_of(program, loop), loop)
+
+
+def require_fold(step: Recurrence, loop: str) -> Recurrence:
+    """Return a recurrence that is a fold.
+
+    Raises:
+        NotDone: It is none.
+    """
     if step.is_scan:
         raise NotDone(
             f"{step.read_inside[0]} looks at the state of {loop} in between: it is a scan, no fold"
@@ -76,6 +84,7 @@ def with_step(
     guards: Mapping[str, Condition],
     after: Callable[[Writer], tuple[Node, ...]] | None = None,
     unread: tuple[Access, ...] = (),
+    whole: Recurrence | None = None,
 ) -> tuple[Program, Law]:
     """Let a loop compute another recurrence over the same cells.
 
@@ -86,6 +95,7 @@ def with_step(
         guards: The guards of updates.
         after: Writes what is to stand behind the loop.
         unread: Cells that the loop need not look at any more.
+        whole: What it computes now, where some states stay as they are, and are its inputs.
 
     Returns:
         The program, and the law that its loop computes just that.
@@ -95,7 +105,10 @@ def with_step(
     """
     cells = tuple(state.access for state in step.states)
     labels = labels_of(step)
-    rest = rest_of(program, loop, flow(program), (*cells, *unread), labels)
+    own = {state.name for state in step.states}
+    others = () if whole is None else tuple(s for s in whole.states if s.name not in own)
+    staying = tuple(state.access for state in others)
+    rest = rest_of(program, loop, flow(program), (*cells, *unread), labels, staying)
     position, node = position_of(program, loop)
     hull = replace(node, body=rest.body)
     writer = Writer(replace_at(program, position, (hull,)))
@@ -125,8 +138,16 @@ def with_step(
     behind = () if after is None else after(writer)
     final = done(replace_at(writer.program, position, (replace(node, body=body), *behind)))
     name = f"{step.loop}@{statements_in(made)[-1]}"
+    computed = expected(step, guards)
+    if whole is not None:
+        computed += expected(replace(whole, states=others), {})
     law = as_written(
-        final, name, expected(step, guards), bounds=step.range, condition=step.condition
+        final,
+        name,
+        computed,
+        bounds=step.range,
+        condition=step.condition,
+        read_inside=() if whole is None else whole.read_inside,
     )
     return final, law
 

@@ -56,6 +56,7 @@ def as_written(
     bounds: Range | None = None,
     condition: Condition | None = None,
     standing: Mapping[Value, Value] | None = None,
+    read_inside: tuple[str, ...] = (),
 ) -> Law:
     """Show that a loop of a rewritten program computes what it was written to compute.
 
@@ -67,12 +68,13 @@ def as_written(
         bounds: Where given, the range the loop must have.
         condition: The condition of its iterations.
         standing: What elements that an earlier loop has stored stand for.
+        read_inside: Statements left as they were that look at states left as they were.
 
     Raises:
         NotDone: It has other states, starts from other values or runs for other iterations.
     """
     found = read_again(program, loop)
-    if found.is_scan:
+    if not set(found.read_inside) <= set(read_inside):
         raise NotDone(f"{found.read_inside[0]} looks at the state of {loop} in between")
     if bounds is not None and not same_range(found.range, bounds):
         raise NotDone(f"the rewritten loop {loop} has another range")
