@@ -120,8 +120,7 @@ class _Lowering:
         creation = self.creations.get(array.name)
         if creation is not None and creation.element is not None:
             return creation.element
-        is_float32 = array.annotation is not None and array.annotation.startswith("Float32[")
-        return "float32" if is_float32 else None
+        return array.stated
 
     def _is_handed(self, array: Array) -> bool:
         """Tell whether only kernels hand an array to each other: it is not rounded on the way."""

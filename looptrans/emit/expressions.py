@@ -367,7 +367,11 @@ class Expressions(Mentions):
             arguments.append(f"mask={self._mask(load.mask, own, load.array)}")
             if load.other is not None:
                 arguments.append(f"other={number(load.other).text}")
-        return _called("tl.load", *arguments)
+        loaded = _called("tl.load", *arguments)
+        types = {each.name: each.dtype for each in self.kernel.arrays}
+        is_narrow = load.kind == "int" and types[load.array] in ("int8", "uint8", "int16")
+        # What integers of few bits are added to would have as few.
+        return Text(f"{loaded.text}.to(tl.int32)", ATOM) if is_narrow else loaded
 
     def _mask(self, mask: Expr, own: tuple[Dim, ...], array: str) -> str:
         if not set(dims_of(mask)) <= set(own):

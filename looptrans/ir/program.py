@@ -60,6 +60,10 @@ class Parameter:
         return self.kind != "real"
 
 
+# Annotations that state a type; others leave it to the caller: `Float`, and `Int`, 32 or 64 bits.
+STATED = {"Float32": "float32", "Int8": "int8", "UInt8": "uint8", "Int16": "int16"}
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """An array, or a scalar (rank 0).
@@ -85,6 +89,12 @@ class Array:
     annotation: str | None = None
     placement: Literal["unplaced", "register", "global", "partials", "atomic"] = "unplaced"
     span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def stated(self) -> str | None:
+        """The type that an annotation states, where it says more than what elements are."""
+        name = (self.annotation or "").partition("[")[0].rpartition(".")[2]
+        return STATED.get(name)
 
 
 @dataclass(frozen=True, slots=True)

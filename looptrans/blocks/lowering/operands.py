@@ -161,6 +161,8 @@ def is_short(b: Builder, expr: Expr) -> bool:
             return is_short(b, operand)
         case Name(name) if name in b.read:
             return is_short(b, b.read[name])
+        case Load(name, kind="int") if b.program.array(name).stated in ("int8", "uint8"):
+            return True
         case Load(array, kind="int"):
             forms = [form_of(end) for end in b.program.array(array).value_range or ()]
             within = [-256 <= form.constant <= 257 for form in forms if form.is_constant]

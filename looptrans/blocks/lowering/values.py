@@ -234,11 +234,13 @@ class Values:
             return floor if op == "//" else Binary("-", left, Binary("*", floor, right))
         rest = Binary("%", left, right)
         # Triton rounds toward 0; a remainder whose sign is not the divisor's is one too far.
-        off = Binary(
-            "and",
-            Binary("!=", rest, Number(0)),
-            Binary("!=", Binary("<", rest, Number(0)), Binary("<", right, Number(0))),
-        )
+        below = Binary("<", rest, Number(0))
+        match right:
+            case Number(divisor) if divisor > 0:
+                off = below
+            case _:
+                signs = Binary("!=", below, Binary("<", right, Number(0)))
+                off = Binary("and", Binary("!=", rest, Number(0)), signs)
         if op == "//":
             return Binary("-", Binary("//", left, right), Where(off, Number(1), Number(0)))
         return Binary("+", rest, Where(off, right, Number(0)))

@@ -46,8 +46,9 @@ def guarded_arguments(
     types = {"int": torch.int32 if odd else torch.int64, "bool": torch.bool}
     found = {}
     for number, (name, values) in enumerate(inputs.arrays.items()):
-        element = program.array(name).element
-        own = types[element] if element in types else argument_type(program, name, dtype)
+        array = program.array(name)
+        is_plain = array.element in types and array.stated is None
+        own = types[array.element] if is_plain else argument_type(program, name, dtype)
         found[name] = laid_out(to_tensor(values, own), device, number, odd=odd)
     return found
 
@@ -59,13 +60,13 @@ def laid_out(tensor: torch.Tensor, device: str, number: int, *, odd: bool) -> Gu
 
 
 def argument_type(program: Program, name: str, dtype: str) -> torch.dtype:
-    """Return the type of a floating-point argument: its own, else that of the inputs."""
-    own: torch.dtype = torch.float32 if _is_exact(program.array(name)) else getattr(torch, dtype)
+    """Return the type of an argument: its own, else that of the floating-point inputs."""
+    own: torch.dtype = getattr(torch, program.array(name).stated or dtype)
     return own
 
 
 def _is_exact(array: Array) -> bool:
-    return (array.annotation or "").startswith("Float32[")
+    return array.stated == "float32"
 
 
 def element_type(program: Program, name: str, dtype: str) -> torch.dtype:

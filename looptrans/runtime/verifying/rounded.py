@@ -164,7 +164,7 @@ def _inputs(program: Program) -> set[str]:
         array.name
         for array in program.arrays
         if array.role == "input" and array.element == "float" and array.rank
-        if not (array.annotation or "").startswith("Float32[")
+        if array.stated is None
     }
 
 
