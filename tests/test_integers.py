@@ -15,7 +15,7 @@ if importlib.util.find_spec("triton") is None:
 import torch
 
 import looptrans
-from looptrans.blocks.block_ir.expr import Cast, Dot, walk
+from looptrans.blocks.block_ir.expr import Cast, walk
 from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.lower import lower
 from looptrans.derivation.derive import derive
@@ -73,49 +73,3 @@ def test_places_stay_in_32_bits() -> None:
     (kernel,) = lower(derive(program(text), "fold")).kernels
     every = [part for op in ops_in(kernel.body) for e in exprs_of(op) for part in walk(e)]
     assert not [part for part in every if isinstance(part, Cast) and part.to == "int64"]
-
-
-EIGHT_BITS = """
-def eight(
-    Q: Float[Array, "M E"], K: Int8[Array, "N E"], k: Float[Array, "N"], V: UInt8[Array, "N D"]
-):
-    O = zeros((M, D)); c = zeros(N, dtype=int)
-    for i in range(M):
-        m = -inf
-        l = 0.0
-        for j in range(N):
-            s = sum(Q[i, e] * K[j, e] for e in range(E)) * k[j]
-            n = max(m, s)
-            l = l * exp(m - n) + exp(s - n)
-            for d in range(D):
-                O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * (V[j, d] - 128)
-            m = n
-        for d in range(D):
-            O[i, d] = O[i, d] / l
-    for j in range(N):
-        c[j] = K[j, 0] + K[j, 1] * K[j, 2] - V[j, 0]
-    return O, c
-"""
-
-
-def test_integers_of_eight_bits() -> None:
-    """They are multiplied as what they are, in 16 bits where the other side has no more."""
-    torch.manual_seed(0)
-    Q, k = torch.randn(5, 16), torch.rand(70) / 100
-    K = torch.randint(-128, 128, (70, 16), dtype=torch.int8)
-    V = torch.randint(0, 256, (70, 16), dtype=torch.uint8)
-    eight = looptrans.compile(EIGHT_BITS)
-    found, counts = eight(Q, K, k, V)
-    weights = torch.softmax((Q.double() @ K.double().T) * k, 1)
-    assert torch.allclose(found.double(), weights @ (V.double() - 128), rtol=1e-4, atol=1e-3)
-    wide = K.long()
-    assert torch.equal(counts, wide[:, 0] + wide[:, 1] * wide[:, 2] - V.long()[:, 0])
-    with pytest.raises(ValueError, match=r"K should be torch.int8, and is torch.int64"):
-        eight(Q, K.long(), k, V)
-
-
-def test_eight_bits_are_no_more_in_a_matrix_product() -> None:
-    kernel = lower(derive(program(EIGHT_BITS), "fold")).kernels[0]
-    every = [part for op in ops_in(kernel.body) for e in exprs_of(op) for part in walk(e)]
-    first = next(part for part in every if isinstance(part, Dot))
-    assert isinstance(first.right, Cast) and first.right.like == "Q"

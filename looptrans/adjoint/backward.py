@@ -57,7 +57,8 @@ def backward(
     Args:
         program: The listing.
         of: The outputs that receive a gradient; by default all that need no arg-max.
-        wrt: The arguments whose gradients are wanted; by default all floats and real parameters.
+        wrt: The arguments whose gradients are wanted; by default all floats of 16 bits and more,
+            and real parameters.
         annotate: Whether the backward listing says in comments, all of them checked facts, which
             loops each statement belongs to and what it reads and gathers; takes seconds.
 

@@ -38,7 +38,7 @@ from looptrans.adjoint.sweep.reverse import Reverse
 from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.ir.index import Param, Var
 from looptrans.ir.listing import index_text
-from looptrans.ir.program import Array, Program
+from looptrans.ir.program import EIGHT_BITS, Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
 from looptrans.ir.verdict import Certificate
 
@@ -285,7 +285,8 @@ def _differentiable(program: Program, wrt: tuple[str, ...] | None) -> tuple[str,
     found = []
     for name in program.arguments if program.is_function else (*arrays, *sorted(reals)):
         array: Array | None = arrays.get(name)
-        if (array is not None and array.element == "float") or name in reals:
+        real = array is not None and array.element == "float" and array.stated not in EIGHT_BITS
+        if real or name in reals:
             found.append(name)
     if wrt is None:
         return tuple(found)

@@ -49,7 +49,8 @@ def derive_backward(
     Args:
         program: The listing.
         of: The outputs that receive a gradient; by default all that need no arg-max.
-        wrt: The arguments whose gradients are wanted; by default all floats and real parameters.
+        wrt: The arguments whose gradients are wanted; by default all floats of 16 bits and more,
+            and real parameters.
         form: How the nests that work out the same sums run: `kernels` each in a launch of its own;
             `launch` in one launch; `atomics` made one nest, what its parallel iterations share
             added to in turn.

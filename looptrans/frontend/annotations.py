@@ -12,7 +12,9 @@ from looptrans.ir.affine import extremum
 from looptrans.ir.index import Arith, ArithmeticOperator, Index, Int, Neg, Param, parameters
 from looptrans.ir.program import Element, ParameterKind
 
-_FLOATS = "Float Float16 Float32 Float64 BFloat16 Real Inexact Num Number Shaped"
+_FLOATS = (
+    "Float Float8e4m3fn Float8e5m2 Float16 Float32 Float64 BFloat16 Real Inexact Num Number Shaped"
+)
 _INTEGERS = "Int Int8 Int16 Int32 Int64 Integer UInt UInt8 UInt16 UInt32 UInt64"
 ELEMENTS: dict[str, Element] = {
     **dict.fromkeys(_FLOATS.split(), "float"),

@@ -61,7 +61,18 @@ class Parameter:
 
 
 # Annotations that state a type; others leave it to the caller: `Float`, and `Int`, 32 or 64 bits.
-STATED = {"Float32": "float32", "Int8": "int8", "UInt8": "uint8", "Int16": "int16"}
+STATED = {
+    "Float32": "float32",
+    "Float8e4m3fn": "float8_e4m3fn",
+    "Float8e5m2": "float8_e5m2",
+    "Int8": "int8",
+    "UInt8": "uint8",
+    "Int16": "int16",
+}
+
+
+# Types whose numbers every floating-point type of 16 bits has.
+EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "int8", "uint8")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ exp(s - m)[i, j] * V[j, d]      at most 1: rounded to the type of V
 
 from __future__ import annotations
 
+from looptrans.blocks.block_ir.arithmetic import factors
 from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
@@ -23,6 +24,7 @@ from looptrans.blocks.block_ir.expr import (
 from looptrans.blocks.lowering.builder import Builder
 from looptrans.blocks.lowering.magnitude import is_at_most_one, is_divided
 from looptrans.ir.affine import form_of
+from looptrans.ir.program import EIGHT_BITS
 
 
 def held_array(b: Builder, expr: Expr) -> str | None:
@@ -32,7 +34,9 @@ def held_array(b: Builder, expr: Expr) -> str | None:
     found = expr.holds if isinstance(expr, Name) else None
     if isinstance(expr, Load) and expr.kind == "float":
         found = expr.array
-    return None if found in b.exact else found
+    if found is None or found in b.exact or b.program.array(found).stated in EIGHT_BITS:
+        return None
+    return found
 
 
 def made_of(b: Builder, parts: tuple[Expr, ...]) -> str | None:
@@ -42,9 +46,17 @@ def made_of(b: Builder, parts: tuple[Expr, ...]) -> str | None:
 
 def is_rounded(b: Builder, operand: Expr) -> bool:
     """Tell whether an operand is made one of 16 bits, where it meets one that has no more."""
-    if is_at_most_one(b, operand) or is_short(b, operand):
+    if is_at_most_one(b, operand) or is_short(b, operand) or _is_weighted(b, operand):
         return True
     return b.rounded and not is_divided(b, operand) and not _grows(b, operand)
+
+
+def _is_weighted(b: Builder, operand: Expr) -> bool:
+    """Tell whether a value is an element of input type times what is at most 1: in its range."""
+    above, below = factors(operand)
+    others = [part for part in above if fitting_array(b, part) is None]
+    one_element = len(above) - len(others) == 1
+    return not below and one_element and all(is_at_most_one(b, part) for part in others)
 
 
 def _grows(b: Builder, expr: Expr) -> bool:
@@ -161,7 +173,7 @@ def is_short(b: Builder, expr: Expr) -> bool:
             return is_short(b, operand)
         case Name(name) if name in b.read:
             return is_short(b, b.read[name])
-        case Load(name, kind="int") if b.program.array(name).stated in ("int8", "uint8"):
+        case Load(name) if b.program.array(name).stated in EIGHT_BITS:
             return True
         case Load(array, kind="int"):
             forms = [form_of(end) for end in b.program.array(array).value_range or ()]

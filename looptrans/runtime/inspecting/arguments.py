@@ -35,6 +35,8 @@ TYPES = {
     "float16": "fp16",
     "float32": "fp32",
     "float64": "fp64",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
     "int8": "i8",
     "uint8": "u8",
     "int16": "i16",

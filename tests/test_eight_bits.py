@@ -1,0 +1,114 @@
+"""Arguments of eight bits: tensors of that type, exact in matrix products of 16 bits."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
+pytest.importorskip("torch")
+if importlib.util.find_spec("triton") is None:
+    pytest.skip("triton is not installed", allow_module_level=True)
+
+import torch
+
+import looptrans
+from looptrans.adjoint.backward import backward
+from looptrans.blocks.block_ir.expr import Cast, Dot, walk
+from looptrans.blocks.block_ir.ops import exprs_of, ops_in
+from looptrans.blocks.lower import lower
+from looptrans.derivation.derive import derive
+from tests.analysis import program
+
+EIGHT_BITS = """
+def eight(
+    Q: Float[Array, "M E"], K: Int8[Array, "N E"], k: Float[Array, "N"], V: UInt8[Array, "N D"]
+):
+    O = zeros((M, D)); c = zeros(N, dtype=int)
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) * k[j]
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * (V[j, d] - 128)
+            m = n
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    for j in range(N):
+        c[j] = K[j, 0] + K[j, 1] * K[j, 2] - V[j, 0]
+    return O, c
+"""
+
+
+def test_integers_of_eight_bits() -> None:
+    """They are multiplied as what they are, in 16 bits where the other side has no more."""
+    torch.manual_seed(0)
+    Q, k = torch.randn(5, 16), torch.rand(70) / 100
+    K = torch.randint(-128, 128, (70, 16), dtype=torch.int8)
+    V = torch.randint(0, 256, (70, 16), dtype=torch.uint8)
+    eight = looptrans.compile(EIGHT_BITS)
+    found, counts = eight(Q, K, k, V)
+    weights = torch.softmax((Q.double() @ K.double().T) * k, 1)
+    assert torch.allclose(found.double(), weights @ (V.double() - 128), rtol=1e-4, atol=1e-3)
+    wide = K.long()
+    assert torch.equal(counts, wide[:, 0] + wide[:, 1] * wide[:, 2] - V.long()[:, 0])
+    with pytest.raises(ValueError, match=r"K should be torch.int8, and is torch.int64"):
+        eight(Q, K.long(), k, V)
+
+
+SCALED = """
+def scaled(
+    Q: Float[Array, "M E"], K: Float8e4m3fn[Array, "N E"], k: Float[Array, "N"],
+    V: Float8e5m2[Array, "N D"], v: Float[Array, "N"]
+):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)) * k[j]
+            n = max(m, s)
+            l = l * exp(m - n) + exp(s - n)
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - n) + exp(s - n) * V[j, d] * v[j]
+            m = n
+        for d in range(D):
+            O[i, d] = O[i, d] / l
+    return O
+"""
+
+
+def test_numbers_of_eight_bits_with_scales() -> None:
+    """Scales have gradients, and what has so few bits none."""
+    torch.manual_seed(0)
+    Q, k, v = (torch.rand(shape, requires_grad=True) for shape in ((5, 16), (70,), (70,)))
+    K = torch.randn(70, 16).to(torch.float8_e4m3fn)
+    V = torch.randn(70, 16).to(torch.float8_e5m2)
+    assert [*backward(program(SCALED)).gradients] == ["Q", "k", "v"]
+    found = looptrans.compile(SCALED)(Q, K, k, V, v)
+    wanted = torch.softmax((Q @ K.float().T) * k, 1) @ (V.float() * v[:, None])
+    assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    given = torch.randn(5, 16)
+    for one, other in zip(
+        torch.autograd.grad(found, [Q, k, v], given),
+        torch.autograd.grad(wanted, [Q, k, v], given),
+        strict=True,
+    ):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("text", [EIGHT_BITS, SCALED], ids=["integers", "numbers"])
+def test_eight_bits_are_no_more_in_a_matrix_product(text: str) -> None:
+    """A weight times a scale is rounded as a weight is, to the type of the scale."""
+    kernel = lower(derive(program(text), "fold")).kernels[0]
+    every = [part for op in ops_in(kernel.body) for e in exprs_of(op) for part in walk(e)]
+    first, *others = dict.fromkeys(part for part in every if isinstance(part, Dot))
+    assert isinstance(first.right, Cast) and first.right.like == "Q"
+    if text is SCALED:
+        assert all(isinstance(part.right, Cast) and part.right.like == "v" for part in others)
+        assert all(isinstance(part.left, Cast) and part.left.like == "v" for part in others)
