@@ -16,7 +16,7 @@ import torch
 
 import looptrans
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.block_ir.expr import Cast, Dot, walk
+from looptrans.blocks.block_ir.expr import Binary, Cast, Dot, walk
 from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.lower import lower
 from looptrans.derivation.derive import derive
@@ -112,3 +112,29 @@ def test_eight_bits_are_no_more_in_a_matrix_product(text: str) -> None:
     if text is SCALED:
         assert all(isinstance(part.right, Cast) and part.right.like == "v" for part in others)
         assert all(isinstance(part.left, Cast) and part.left.like == "v" for part in others)
+
+
+NIBBLES = """
+def nibbles(Q: Float[Array, "M E"], K: UInt8[Array, "N E//2"]):
+    S = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = sum(
+                Q[i, e] * (K[j, e // 2] // (1 if e % 2 == 0 else 16) % 16 - 8) for e in range(E)
+            )
+    return S
+"""
+
+
+def test_two_numbers_in_one_byte() -> None:
+    """Quotients and remainders of what is not negative need no correction, and few bits."""
+    torch.manual_seed(0)
+    (kernel,) = lower(derive(program(NIBBLES), "fold")).kernels
+    every = [part for op in ops_in(kernel.body) for e in exprs_of(op) for part in walk(e)]
+    (product,) = dict.fromkeys(part for part in every if isinstance(part, Dot))
+    assert isinstance(product.right, Cast) and product.right.like == "Q"
+    assert not any(isinstance(part, Binary) and part.op == "!=" for part in every)
+    Q, K = torch.randn(5, 16), torch.randint(0, 256, (20, 8), dtype=torch.uint8)
+    unpacked = torch.stack([K % 16, K // 16], 2).reshape(20, 16).double() - 8
+    found = looptrans.compile(NIBBLES)(Q, K)
+    assert torch.allclose(found.double(), Q.double() @ unpacked.T, rtol=1e-5, atol=1e-5)

@@ -109,7 +109,10 @@ class Values(Conditions):
             case ast.Call():
                 return self._called(node)
             case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor()):
-                raise self._outside(node, "join conditions with and, or, !=")
+                remedy = "join conditions with and, or, !=; of integers, a & 15 is a % 16"
+                raise self._outside(node, remedy)
+            case ast.BinOp(op=ast.LShift() | ast.RShift()):
+                raise self._outside(node, "write a >> 4 as a // 16, and a << 4 as a * 16")
             case ast.Constant(value=None):
                 raise self._outside(node, "write a number")
             case ast.Constant():

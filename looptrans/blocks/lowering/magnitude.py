@@ -9,15 +9,24 @@ from looptrans.blocks.block_ir.expr import (
     Call,
     Cast,
     Expr,
+    Load,
     Name,
     Number,
+    Position,
     Reduce,
+    Scalar,
     Unary,
     Where,
     dims_of,
+    kind_of,
     walk,
 )
 from looptrans.blocks.lowering.builder import Builder
+from looptrans.ir.affine import form_of
+from looptrans.ir.index import Int
+from looptrans.ir.program import Array
+
+INTEGERS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int16": (-32768.0, 32767.0)}
 
 
 def is_at_most_one(b: Builder, expr: Expr) -> bool:
@@ -51,9 +60,22 @@ def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
             return bounds(b, operand)
         case Name(name) if name in b.ranges:
             return b.ranges[name]
+        case Name(name) if name in b.read:
+            return bounds(b, b.read[name])
+        case Load(name, kind="int"):
+            return _of_elements(b.program.array(name))
+        case Position(dim) if isinstance(dim.start, Int):
+            return float(dim.start.value), math.inf
+        case Scalar(name) if name in b.lengths:
+            return 0.0, math.inf
         case Unary("-", operand):
             low, high = bounds(b, operand)
             return -high, -low
+        case Call("abs", (operand,)):
+            low, high = bounds(b, operand)
+            return max(low, -high, 0.0), max(-low, high)
+        case Binary("//" | "%" as op, left, right) if kind_of(expr) == "int":
+            return _divided(op, bounds(b, left), bounds(b, right))
         case Call("exp" | "exp2" as function, (operand,)):
             low, high = bounds(b, operand)
             power = math.exp if function == "exp" else math.exp2
@@ -94,6 +116,27 @@ def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
             return choose(a, d), choose(c, e)
         case _:
             return -math.inf, math.inf
+
+
+def _of_elements(array: Array) -> tuple[float, float]:
+    """Return between which numbers the elements of an integer array are, and 0 beyond its end."""
+    low, high = INTEGERS.get(array.stated or "", (-math.inf, math.inf))
+    if array.value_range is not None:
+        first, end = (form_of(each) for each in array.value_range)
+        low = max(low, float(first.constant)) if first.is_constant else low
+        high = min(high, float(end.constant - 1)) if end.is_constant else high
+    return min(low, 0.0), max(high, 0.0)
+
+
+def _divided(op: str, a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+    """Return the bounds of a quotient or remainder of integers, which truncates."""
+    if b[0] < 0:
+        return -math.inf, math.inf
+    if op == "//":
+        least = max(b[0], 1.0)
+        return (a[0] / least if a[0] < 0 else 0.0), (a[1] / least if a[1] > 0 else 0.0)
+    most = max(b[1] - 1, 0.0)
+    return (-most if a[0] < 0 else 0.0), (most if a[1] > 0 else 0.0)
 
 
 def _product(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:

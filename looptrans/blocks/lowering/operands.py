@@ -19,11 +19,11 @@ from looptrans.blocks.block_ir.expr import (
     Unary,
     Where,
     children,
+    kind_of,
     walk,
 )
 from looptrans.blocks.lowering.builder import Builder
-from looptrans.blocks.lowering.magnitude import is_at_most_one, is_divided
-from looptrans.ir.affine import form_of
+from looptrans.blocks.lowering.magnitude import bounds, is_at_most_one, is_divided
 from looptrans.ir.program import EIGHT_BITS
 
 
@@ -173,12 +173,11 @@ def is_short(b: Builder, expr: Expr) -> bool:
             return is_short(b, operand)
         case Name(name) if name in b.read:
             return is_short(b, b.read[name])
-        case Load(name) if b.program.array(name).stated in EIGHT_BITS:
-            return True
-        case Load(array, kind="int"):
-            forms = [form_of(end) for end in b.program.array(array).value_range or ()]
-            within = [-256 <= form.constant <= 257 for form in forms if form.is_constant]
-            return len(within) == 2 and all(within)
+        case Load(array, kind="float"):
+            return b.program.array(array).stated in EIGHT_BITS
+        case _ if kind_of(expr) == "int":
+            low, high = bounds(b, expr)
+            return low >= -256 and high <= 256
     return False
 
 

@@ -35,6 +35,7 @@ from looptrans.blocks.block_ir.expr import (
 )
 from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.blocks.lowering.builder import Builder
+from looptrans.blocks.lowering.magnitude import bounds
 from looptrans.blocks.places.storage import Storage
 from looptrans.ir import value as source
 from looptrans.ir.index import Index
@@ -232,6 +233,8 @@ class Values:
         if not exact:
             floor = Call("floor", (Binary("/", left, right),))
             return floor if op == "//" else Binary("-", left, Binary("*", floor, right))
+        if bounds(self.b, left)[0] >= 0 and bounds(self.b, right)[0] >= 0:
+            return Binary("//", left, right) if op == "//" else Binary("%", left, right)
         rest = Binary("%", left, right)
         # Triton rounds toward 0; a remainder whose sign is not the divisor's is one too far.
         below = Binary("<", rest, Number(0))
