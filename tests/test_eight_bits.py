@@ -138,3 +138,15 @@ def test_two_numbers_in_one_byte() -> None:
     unpacked = torch.stack([K % 16, K // 16], 2).reshape(20, 16).double() - 8
     found = looptrans.compile(NIBBLES)(Q, K)
     assert torch.allclose(found.double(), Q.double() @ unpacked.T, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_read_has_its_type_too() -> None:
+    text = """
+def unread(x: Float[Array, "N"], u: UInt8[Array, "N"]):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = x[i]
+    return y
+"""
+    x = torch.rand(3)
+    assert torch.equal(looptrans.compile(text)(x, torch.zeros(3, dtype=torch.uint8)), x)

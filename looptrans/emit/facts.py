@@ -104,7 +104,7 @@ class Facts:
             for argument in kernel.arrays:
                 if argument.name == array.name and argument.dtype is not None:
                     return argument.dtype
-        return None
+        return array.stated
 
     @property
     def written(self) -> list[str]:
