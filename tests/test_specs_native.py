@@ -90,6 +90,29 @@ def prefix_sum_inputs(rng: np.random.Generator, *, N: int) -> Inputs:
     return {"x": rng.standard_normal(N)}
 
 
+def eight_bits_inputs(rng: np.random.Generator, *, M: int, N: int, D: int, E: int) -> Inputs:
+    """Two batches of one head: integers of eight bits, and a scale for each row of them."""
+    return {
+        "Q": 2 * rng.standard_normal((2, 1, M, E)),
+        "K": rng.integers(-128, 128, (2, 1, N, E)),
+        "K_scale": rng.random((2, 1, N)) / 60,
+        "V": rng.integers(-128, 128, (2, 1, N, D)),
+        "V_scale": rng.standard_normal((2, 1, N)) / 60,
+        "scale": 0.7,
+    }
+
+
+def eight_bits(*, scale: float, **given: Any) -> references.Outputs:
+    """Attention of keys and values worked out from what they are kept in."""
+    K, V = (given[name] * given[f"{name}_scale"][..., None] for name in "KV")
+    rows = [
+        references.attention(Q=scale * given["Q"][b, 0], K=K[b, 0], V=V[b, 0]) for b in range(2)
+    ]
+    with np.errstate(divide="ignore"):
+        lse = [row["m"] + np.log(row["l"]) for row in rows]
+    return {"O": np.stack([row["O"] for row in rows])[:, None], "lse": np.stack(lse)[:, None]}
+
+
 Sizes = dict[str, int]
 Reference = Callable[..., references.Outputs]
 
@@ -97,6 +120,7 @@ Reference = Callable[..., references.Outputs]
 CASES: dict[str, tuple[Callable[..., Inputs], list[Sizes], Reference, list[str]]] = {
     "attention_naive": (attention_inputs, ATTENTION_SIZES, references.attention, ["O"]),
     "flash_forward": (attention_inputs, ATTENTION_SIZES, references.attention, ["O", "m", "l"]),
+    "attention_eight_bits": (eight_bits_inputs, ATTENTION_SIZES, eight_bits, ["O", "lse"]),
     "matmul": (matmul_inputs, MATMUL_SIZES, references.matmul, ["C"]),
     "stencil": (stencil_inputs, LINE_SIZES, references.stencil, ["A"]),
     "softmax": (softmax_inputs, ROW_SIZES, references.softmax, ["Y"]),

@@ -44,9 +44,9 @@ from looptrans.blocks.lowering.operands import (
     fitting_array,
     held_array,
     in_type,
+    input_in,
     is_rounded,
     is_short,
-    made_of,
 )
 from looptrans.blocks.scheduled.serial import RunSerially
 from looptrans.ir.monoids import Monoid
@@ -259,7 +259,10 @@ def _sides(
     left = [part for part, dims in zip(inner, free, strict=True) if dims == (rows,)]
     right = [part for part, dims in zip(inner, free, strict=True) if dims == (columns,)]
     neither = [part for part, dims in zip(inner, free, strict=True) if not dims]
-    held = [len(side) == 1 and held_array(b, side[0]) is not None for side in (left, right)]
+    held = [
+        len(side) == 1 and (held_array(b, side[0]) is not None or is_short(b, side[0]))
+        for side in (left, right)
+    ]
     first = next(dims for dims in free if dims)
     if held[0] == held[1]:
         (left if first == (rows,) else right).extend(neither)
@@ -287,9 +290,9 @@ def _dot(
     if held == [None, None]:
         # What every type has is in that of the elements which the other operand is made of.
         if is_short(b, left):
-            held[0] = made_of(b, right_parts)
+            held[0] = input_in(b, right)
         elif is_short(b, right):
-            held[1] = made_of(b, left_parts)
+            held[1] = input_in(b, left)
     if held[0] is not None and held[1] is not None:
         left, right = _in_one_type(b, (left, right), (held[0], held[1]))
     elif held[0] is not None and is_rounded(b, right):

@@ -39,11 +39,6 @@ def held_array(b: Builder, expr: Expr) -> str | None:
     return found
 
 
-def made_of(b: Builder, parts: tuple[Expr, ...]) -> str | None:
-    """Return an array of input type whose elements are factors of an operand."""
-    return next((held for part in parts if (held := held_array(b, part)) is not None), None)
-
-
 def is_rounded(b: Builder, operand: Expr) -> bool:
     """Tell whether an operand is made one of 16 bits, where it meets one that has no more."""
     if is_at_most_one(b, operand) or is_short(b, operand) or _is_weighted(b, operand):
@@ -107,7 +102,7 @@ def both_rounded(b: Builder, left: Expr, right: Expr) -> str | None:
     """
     if not b.rounded or any(is_divided(b, x) or _has_power(b, x) for x in (left, right)):
         return None
-    arrays = [_input_in(b, side) for side in (left, right)]
+    arrays = [input_in(b, side) for side in (left, right)]
     return arrays[0] if None not in arrays else None
 
 
@@ -124,7 +119,7 @@ def _has_power(b: Builder, expr: Expr) -> bool:
             return any(_has_power(b, part) for part in children(expr))
 
 
-def _input_in(b: Builder, expr: Expr) -> str | None:
+def input_in(b: Builder, expr: Expr) -> str | None:
     """Return an array of input type that a value is worked out from."""
     left, seen = [expr], set[str]()
     while left:
