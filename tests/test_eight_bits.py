@@ -20,6 +20,7 @@ from looptrans.blocks.block_ir.expr import Binary, Cast, Dot, walk
 from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.lower import lower
 from looptrans.derivation.derive import derive
+from looptrans.emit.listing import emitted
 from tests.analysis import program
 
 EIGHT_BITS = """
@@ -150,3 +151,9 @@ def unread(x: Float[Array, "N"], u: UInt8[Array, "N"]):
 """
     x = torch.rand(3)
     assert torch.equal(looptrans.compile(text)(x, torch.zeros(3, dtype=torch.uint8)), x)
+
+
+def test_scales_in_float32_stay_in_the_matrix_units() -> None:
+    """What is multiplied with numbers of eight bits need not be a number of 16 bits for that."""
+    text = SCALED.replace("v: Float[", "v: Float32[")
+    assert "_dot_widened(" in str(emitted(program(text)).text)

@@ -2,6 +2,7 @@
 
     float32 inputs                           as float32
     16-bit inputs widened, times float32     in the matrix units' own way with float32, TF32
+    numbers of 8 bits, times float32         in the same way
     both worked out of 16-bit inputs         in pairs of bfloat16, a number and what it lacks
     float16 inputs widened, times what is    in TF32, what is worked out in two parts
         worked out, and not rounded
@@ -21,6 +22,7 @@ from typing import Literal, TypeAlias
 from looptrans.blocks.block_ir.expr import Cast, Dot, Expr, Load, Name, walk
 from looptrans.blocks.block_ir.ops import Let, ops_in
 from looptrans.blocks.block_ir.program import Kernel
+from looptrans.ir.program import EIGHT_BITS
 
 Way: TypeAlias = Literal["float32", "tf32", "widened", "pairs"]
 
@@ -34,10 +36,17 @@ class Precision:
             for array in kernel.arrays
             if array.dtype is None and array.element == "float"
         }
+        short = {array.name for array in kernel.arrays if array.dtype in EIGHT_BITS}
         self._made_of: dict[str, dict[str, None]] = {}
         lets = [op for op in ops_in(kernel.body) if isinstance(op, Let)]
         self._loaded = {let.name for let in lets if isinstance(let.value, Load)}
         self._loaded -= {let.name for let in lets if not isinstance(let.value, Load)}
+        self._short = short | {
+            let.name
+            for let in lets
+            if let.name in self._loaded
+            if isinstance(let.value, Load) and let.value.array in short
+        }
         while True:
             before = sum(map(len, self._made_of.values()))
             for let in lets:
@@ -63,10 +72,14 @@ class Precision:
         return self._widened(side) is not None
 
     def _widened(self, side: Expr) -> str | None:
-        """Return the array of the inputs' type that a side is widened from."""
-        if isinstance(side, Cast) and side.like is None:
-            return self._held(side.operand)
-        return None
+        """Return the array of the inputs' type that a side is widened from, or could be."""
+        match side:
+            case Cast(Name(name) | Load(name), _, None) if name in self._short:
+                return next(iter(self._of_inputs), None)
+            case Cast(operand, _, None):
+                return self._held(operand)
+            case _:
+                return None
 
     def _held(self, expr: Expr) -> str | None:
         """Return the array of the inputs' type whose elements a value is, untouched."""
