@@ -720,6 +720,18 @@ def test_promote_the_running_maximum() -> None:
     assert agrees(step)
 
 
+def test_a_number_stored_into_a_row_that_is_kept_is_stored_into_all_of_it() -> None:
+    program = read("""
+        def f(C: Float[Array, "N M"], x: Float[Array, "N"]):
+            for i in range(0, N):
+                C[0] = x[i]
+                C[0] += x[i]
+        """)
+    step = promote(program, "C", "i")
+    assert "    C_0[:] = x[i]\n    C_0 += x[i]\n" in code(step)
+    assert agrees(step)
+
+
 def test_promote_all_of_the_state() -> None:
     program: Program = spec("flash_forward")
     for array in ("m", "l", "O"):
