@@ -173,6 +173,7 @@ def test_usage(capsys: Capture, tmp_path: Path, total: str) -> None:
     status, out, err = ran(capsys, total, "-o", str(tmp_path / "again.py"))
     assert (status, out) == (2, "")
     assert "error[E060]: cannot write" in err
+    assert "help: name a folder that may be written" in err
     assert (tmp_path / "again.py").read_text() == TOTAL
 
 

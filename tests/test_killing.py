@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from itertools import product
 
 import pytest
 
+from looptrans.analysis.api import dependences
 from looptrans.analysis.isl_model.model import build_model
 from looptrans.analysis.opaque_terms.killing import killer
 from looptrans.ir.diagnostic import ListingError
@@ -278,3 +280,35 @@ def test_an_old_value_that_nothing_sees_does_not_matter(text: str, script: str) 
 def test_an_old_value_that_is_seen_matters(text: str, script: str) -> None:
     with contextlib.suppress(ListingError):
         assert apply_all(read(text), script)[-1].verdict.decision != "legal"
+
+
+def test_an_example_supposes_no_contents_at_which_another_write_comes_in_between() -> None:
+    """With idx[0] = n[2] = 0 and idx[1] = 1, S1(2,0) overwrites what S1(2,1) reads."""
+    nest = read("""
+        def f(A, idx: Int[Array, "N"], n: Int[Array, "N"]):
+            for a in range(0, N):
+                for b in range(0, max(a, 1)):
+                    A[idx[b], n[a]] = A[idx[b] - 1, n[a]]
+                    if b == 0:
+                        A[a, idx[a]] = 1.0
+        """)
+
+    def read_by_the_last(idx: tuple[int, ...], n: tuple[int, ...]) -> str | None:
+        """What wrote the cell that S1(2,1) reads at N = 3."""
+        written: dict[tuple[int, int], str] = {}
+        for a, b in ((0, 0), (1, 0), (2, 0)):
+            written[idx[b], n[a]] = f"S1({a},{b})"
+            written[a, idx[a]] = f"S2({a},{b})"
+        return written.get((idx[1] - 1, n[2]))
+
+    examples = [d.witness for d in dependences(nest, bases=("value",)).dependences]
+    pair = ((("a", 0), ("b", 0)), (("a", 2), ("b", 1)))
+    (known,) = (dict(w.elements) for w in examples if w is not None and (w.source, w.sink) == pair)
+    numbers = tuple(product(range(3), repeat=3))
+    fits = [
+        (idx, n)
+        for idx, n in product(numbers, numbers)
+        if known.items()
+        <= {f"{name}[{k}]": x[k] for name, x in (("idx", idx), ("n", n)) for k in range(3)}.items()
+    ]
+    assert any(read_by_the_last(idx, n) == "S2(0,0)" for idx, n in fits)

@@ -1,7 +1,11 @@
 """Listings whose names are not in ASCII: kernels and operators are named in it."""
 
 import re
+from pathlib import Path
 
+import pytest
+
+from looptrans.cli.main import main
 from looptrans.emit.backward import emitted_with_backward
 from looptrans.emit.identifiers import in_ascii
 from looptrans.emit.listing import emitted
@@ -41,3 +45,21 @@ def test_both_passes_run_and_their_kernels_compile() -> None:
     assert report.passed
     (kernel,) = inspect(emitted(listing), ["cuda:90"], "bfloat16", {"D": 64}, {}).kernels
     assert isinstance(kernel.result, Measurement), kernel.result
+
+
+def test_names_are_read_as_python_reads_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The micro sign of a keyboard is a letter mu in a name, and so it is wherever one is asked."""
+    file = tmp_path / "nest.py"
+    file.write_text(
+        'def µs(A: Float[Array, "ﬁ M"]):\n    for µ in range(ﬁ):\n        for j in range(M):\n'
+        "            A[µ, j] = A[µ, j] * 2.0  # S1: [SLoop: (µ, j), TLoop: (µ, j)]\n"
+    )
+    named = f"{file}::µs"
+    assert main(["claims", named]) == 0
+    assert main(["check", named, "reverse(µ)"]) == 0
+    assert main(["deps", named, "--at", "ﬁ=2,M=2"]) == 0
+    assert main(["run", named, "--sizes", "ﬁ=2,M=2"]) == 0
+    assert main(["derive", named, "--to", "backward", "--wrt", "µ"]) == 2
+    assert "--wrt: μ is no argument of μs" in capsys.readouterr().err

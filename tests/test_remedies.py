@@ -85,6 +85,25 @@ def f(A, B, N):
     assert [step.verdict.decision for step in steps] == ["legal"] * 4
 
 
+def test_a_local_that_stands_in_a_subscript_is_to_be_written_out() -> None:
+    text = """
+def f(A, B, N):
+    for i in range(0, N):
+        q = N - 1 - i
+        for j in range(0, N):
+            A[i, j] = B[q, j]
+"""
+    program = parse(Source("t.py", text))
+    with pytest.raises(ListingError, match="stands between") as mistake:
+        apply_all(program, ["interchange(i, j)"])
+    assert "help: write out what q stands for where it is used" in mistake.value.render()
+    with pytest.raises(ListingError, match="q stands in a bound, guard or subscript"):
+        apply_all(program, ["expand(q, i)"])
+    lines = [line.replace("[q", "[N - 1 - i") for line in text.split("\n") if "q =" not in line]
+    (step,) = apply_all(parse(Source("t.py", "\n".join(lines))), ["interchange(i, j)"])
+    assert step.verdict.decision == "legal"
+
+
 @pytest.mark.parametrize("name", ["phased_atomics", "block_reduce", "ordered_atomics"])
 def test_what_cannot_be_told_in_one_step_can_in_two(name: str) -> None:
     program = parse(

@@ -16,6 +16,7 @@ from looptrans.ir.step import Step
 from looptrans.ir.value import Binary, Call
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
+from looptrans.transforms.editing.nest import TransformError
 from looptrans.transforms.judging.check import check_races
 from looptrans.transforms.steps.block_reduce import block_reduce
 from looptrans.transforms.steps.ordered_atomics import ordered_atomics
@@ -112,6 +113,21 @@ def test_a_sum_is_a_race_even_where_the_numbers_come_out_right() -> None:
         "i is a reduction by + into s: phased_atomics(i) or block_reduce(i) joins the iterations, "
         "split(i, SIZE) makes partial results"
     )
+
+
+def test_a_reduce_block_is_named_only_where_it_can_be_made() -> None:
+    program = read("""
+        def f(A, N):
+            for i in range(N):
+                for j in range(i + 1, N):
+                    A[i // 2] += A[j]
+        """)
+    assert parallelize(program, "j").verdict.help.endswith(
+        ": phased_atomics(j) joins the iterations"
+    )
+    assert phased_atomics(program, "j").verdict.decision == "legal"
+    with pytest.raises(TransformError, match="also reads A"):
+        block_reduce(program, "j")
 
 
 def test_what_carries_values_takes_turns() -> None:

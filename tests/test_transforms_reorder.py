@@ -227,6 +227,14 @@ def test_what_cannot_be_distributed_names_the_step_that_shows_why() -> None:
         distribute(program, "i")
     assert caught.value.remedy.endswith("; distribute(i, S2) shows what stands in the way")
     replay(distribute(program, "i", "S2"))
+    program = read(
+        "def f(A, B, N):\n    for i in range(1, N):\n        t = A[i - 1]\n"
+        "        if t > 0.0:\n            B[i] = t\n        A[i] = t\n"
+    )
+    with pytest.raises(TransformError) as caught:
+        distribute(program, "i")
+    assert caught.value.remedy.endswith("; distribute(i, G1) shows what stands in the way")
+    replay(distribute(program, "i", "G1"))
 
 
 RARE = """\

@@ -435,8 +435,11 @@ def test_what_cannot_be_privatized() -> None:
     assert refusal(privatize, program, "i", "x") == lines("""
         error[E043]: x comes from outside, and cannot be private
           a private copy starts without a value and ends with its iteration
-          help: keep an element of it in a local, promote(x, i)
+          help: use a local in the loop, and copy it to x
         """)
+    one = read("def f(x, y, N):\n    for i in range(N):\n        x[0] = x[0] + y[i]\n")
+    assert refusal(privatize, one, "i", "x").endswith(", promote(x, i)")
+    assert promote(one, "x", "i").verdict.decision == "legal"
     assert "s is returned, and cannot be private" in refusal(privatize, program, "i", "s")
     assert "there is no array or scalar z" in refusal(privatize, program, "i", "z")
     assert "x comes from outside" in refusal(privatize, program, "k", "x")
@@ -717,6 +720,18 @@ def test_promote_the_running_maximum() -> None:
         return O, m, l
         """)
     assert "S3" not in step.images
+    assert agrees(step)
+
+
+def test_a_number_stored_into_a_row_that_is_kept_is_stored_into_all_of_it() -> None:
+    program = read("""
+        def f(C: Float[Array, "N M"], x: Float[Array, "N"]):
+            for i in range(0, N):
+                C[0] = x[i]
+                C[0] += x[i]
+        """)
+    step = promote(program, "C", "i")
+    assert "    C_0[:] = x[i]\n    C_0 += x[i]\n" in code(step)
     assert agrees(step)
 
 

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import TypeAlias
 
+from looptrans.ir.source import as_named
+
 Given: TypeAlias = "int | list[Given]"
 
 DEEPEST = 8
@@ -36,7 +38,7 @@ def assignments(text: str) -> list[tuple[str, Given]]:
         name, equals, value = (each.strip() for each in part.rpartition("="))
         if not (name and equals and value):
             raise argparse.ArgumentTypeError(f"{part!r} is not NAME=INTEGER, {EXAMPLE}")
-        found.append((name, _value(value, part)))
+        found.append((as_named(name), _value(value, part)))
     return found
 
 

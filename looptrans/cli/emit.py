@@ -202,12 +202,12 @@ def _write(folder: str | None, made: Made) -> None:
     if folder is None:
         print(made.text, end="")
         return
-    from looptrans.cli.output import write_text
+    from looptrans.cli.output import FOLDER_REMEDY, write_text
 
     path = os.path.join(folder, f"{made.name}.py")
     with contextlib.suppress(OSError):  # write_text says why a file cannot be written there
         os.makedirs(folder, exist_ok=True)
-    write_text(path, made.text)
+    write_text(path, made.text, FOLDER_REMEDY)
     print(path)
 
 

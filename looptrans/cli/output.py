@@ -22,10 +22,19 @@ class UnwritableFile(Mistake):
     title: ClassVar[str] = "cannot write the file"
 
 
-def write_text(path: str, text: str) -> None:
+FILE_REMEDY = "name a file in a folder that exists and may be written"
+FOLDER_REMEDY = "name a folder that may be written; one that is not there is made"
+
+
+def write_text(path: str, text: str, remedy: str = FILE_REMEDY) -> None:
     """Write a text to a file beside `path` and give it that name once it is complete.
 
     A link is followed; what is there already and is no file (a device, a pipe) is written to.
+
+    Args:
+        path: The file.
+        text: The text.
+        remedy: What to do where it cannot be written.
 
     Raises:
         ListingError: The file cannot be written.
@@ -39,11 +48,7 @@ def write_text(path: str, text: str) -> None:
         _replace(target, text)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        mistake = UnwritableFile(
-            f"cannot write {path}: {reason}",
-            None,
-            remedy="name a file in a folder that exists and may be written",
-        )
+        mistake = UnwritableFile(f"cannot write {path}: {reason}", None, remedy=remedy)
         raise ListingError([mistake], Source("", "")) from None
 
 

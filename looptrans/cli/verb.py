@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from looptrans.ir.source import as_named
+
 if TYPE_CHECKING:
     from looptrans.ir.program import Program
 
@@ -203,6 +205,7 @@ def parameters(text: str) -> list[tuple[str, int | float]]:
     found: list[tuple[str, int | float]] = []
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, equals, value = (each.strip() for each in part.partition("="))
+        name = as_named(name)
         if not (name and equals and value):
             raise argparse.ArgumentTypeError(f"{part!r} is not NAME=NUMBER, as in M=4,N=5")
         number = _number(part, value)
@@ -232,7 +235,7 @@ def names(text: str) -> tuple[str, ...]:
     Raises:
         argparse.ArgumentTypeError: It is something else.
     """
-    found = tuple(part.strip() for part in text.split(","))
+    found = tuple(as_named(part.strip()) for part in text.split(","))
     if not all(found):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of names, as in O,lse")
     return tuple(dict.fromkeys(found))

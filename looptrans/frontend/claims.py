@@ -30,6 +30,7 @@ from looptrans.ir.claim import (
 )
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Program
+from looptrans.ir.source import as_named
 from looptrans.ir.walk import placed
 
 Tree: TypeAlias = "str | tuple[Tree, ...]"
@@ -91,7 +92,7 @@ class _Comment:
 
     @property
     def text(self) -> str:
-        return self.statement.comment
+        return as_named(self.statement.comment)
 
     def claims(self) -> Iterator[Claim]:
         while (head := _HEAD.search(self.text, self.at)) is not None:

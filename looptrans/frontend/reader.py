@@ -7,7 +7,7 @@ import sys
 
 from looptrans.frontend.mistakes import UnreadableFile
 from looptrans.ir.diagnostic import ListingError
-from looptrans.ir.source import Source
+from looptrans.ir.source import Source, as_named
 
 LARGEST = 1_000_000
 
@@ -33,7 +33,7 @@ def read_source(target: str) -> tuple[Source, str | None]:
     except UnicodeDecodeError as error:
         where = f"it is not UTF-8 text (byte {error.start} is 0x{data[error.start]:02x})"
         raise _unreadable(name, where, "save the file as UTF-8") from None
-    return Source(name, text), (function if separator else None)
+    return Source(name, text), (as_named(function) if separator else None)
 
 
 def _standard_input() -> bytes:

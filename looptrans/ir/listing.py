@@ -41,6 +41,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     Whole,
+    rank_of,
 )
 
 INDENT = "    "
@@ -202,13 +203,14 @@ def assign_text(statement: Assign, inputs: Container[str] = ()) -> str:
     Args:
         statement: The statement.
         inputs: The arrays that come from outside; written as a whole they are `T[:] = …`, since
-            `T = …` would only give the name a new meaning.
+            `T = …` would only give the name a new meaning. So would `T = 0.0` of any array.
     """
     targets = []
-    for target in statement.targets:
+    values = statement.values * (len(statement.targets) if len(statement.values) == 1 else 1)
+    for target, value in zip(statement.targets, values, strict=True):
         bare = bool(target.subscripts) and not target.indices
         text = access_text(target)
-        store = bare and target.array in inputs and text == target.array
+        store = bare and (target.array in inputs or not rank_of(value)) and text == target.array
         targets.append(f"{text}[:]" if store else text)
     if statement.augmented:
         value = statement.values[0]

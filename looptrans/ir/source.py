@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 
@@ -16,6 +17,11 @@ class Span:
 
 
 NOWHERE = Span(0, 0, 0, 0)
+
+
+def as_named(text: str) -> str:
+    """Return names as Python reads them: the micro sign `µ` of a keyboard is the letter `μ`."""
+    return unicodedata.normalize("NFKC", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.monoids import MONOIDS
 from looptrans.ir.program import Program
-from looptrans.ir.source import Source, Span
+from looptrans.ir.source import Source, Span, as_named
 from looptrans.ir.step import Step
 from looptrans.ir.walk import loops, placed
 from looptrans.transforms.catalogue import (
@@ -253,7 +253,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         column = len(text[start : match.start()].encode(errors="surrogatepass"))
         width = len(match[0].encode(errors="surrogatepass"))
         if kind != "blank":
-            yield _Token(kind, match[0], Span(line, column, line, column + width))
+            yield _Token(kind, as_named(match[0]), Span(line, column, line, column + width))
         if match[0] == "\n":
             line, start = line + 1, match.end()
     column = len(text[start:].encode(errors="surrogatepass"))

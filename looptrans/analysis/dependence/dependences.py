@@ -16,8 +16,8 @@ from looptrans.analysis.isl_model.polyhedra import context_set
 from looptrans.analysis.isl_model.relation import Relation, Supposed, Uncovered
 from looptrans.analysis.isl_model.witness import TRIED_SIZES, smallest_pair
 from looptrans.analysis.opaque_terms.instances import enumerated
-from looptrans.analysis.opaque_terms.opaque import opaque_dependences
-from looptrans.analysis.opaque_terms.supposed import with_supposed_elements
+from looptrans.analysis.opaque_terms.opaque import flow_between, opaque_dependences
+from looptrans.analysis.opaque_terms.supposed import with_some_elements
 from looptrans.analysis.ranges.subscripts import negative_subscripts
 from looptrans.analysis.statements import reported
 from looptrans.ir.evaluate import evaluate
@@ -186,10 +186,34 @@ class Analysis:
             return None
         complete: Witness | None = witness
         if relation.supposed:
-            complete = with_supposed_elements(self.model, relation, witness)
+            contents = with_some_elements(self.model, relation, witness)
+            complete = next((each for each in contents if self._may_occur(relation, each)), None)
         if complete is None:
             return None
         return replace(complete, parameters=self._all_sizes(complete))
+
+    def _may_occur(self, relation: Relation, witness: Witness) -> bool:
+        """Tell whether the contents that an example supposes leave it possible.
+
+        By value, that is: they may be those at which another write comes in between.
+        """
+        writes = [a for a in self.model.accesses if a.is_write and a.array == relation.array]
+        if relation.basis == "memory" or not any(a.all_terms and not a.is_may for a in writes):
+            return True
+        contents: dict[str, dict[tuple[int, ...], int]] = {}
+        for name, value in witness.elements:
+            array, _, cell = name.removesuffix("]").partition("[")
+            contents.setdefault(array, {})[tuple(map(int, cell.split(", ")))] = value
+        sizes = dict(self.model.normalizer.sizes) | dict(witness.parameters)
+        inner = build_model(self.program, sizes, self.program.contracts, contents)
+        values = [value for _, value in (*witness.source, *witness.sink)]
+        for other in flow_between(inner, relation.array, relation.source, relation.sink):
+            pairs = other.pairs.wrap().flatten()
+            for number, value in enumerate(values):
+                pairs = pairs.fix_val(isl.dim_type.set, number, isl.Val(value))
+            if not pairs.is_empty():
+                return True
+        return False
 
     def _all_sizes(self, witness: Witness) -> Assignment:
         """Add the sizes that were fixed from the start."""

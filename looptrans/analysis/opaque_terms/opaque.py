@@ -127,6 +127,27 @@ def opaque_dependences(
     return list(relations.values()), uncovered
 
 
+def flow_between(model: Model, array: str, source: int, sink: int) -> list[Relation]:
+    """Return which instances of one statement may read what those of another have written.
+
+    Args:
+        model: The program, at sizes and contents of arrays as far as they are given.
+        array: The array.
+        source: The number of the statement that writes.
+        sink: The number of the statement that reads.
+    """
+    finder = _Finder(model, axioms_of(model))
+    accesses = [access for access in model.accesses if access.array == array]
+    writes = [access for access in accesses if access.is_write]
+    found = [
+        finder.relation("flow", "value", write, read, writes)
+        for read in accesses
+        for write in writes
+        if not read.is_write and (write.statement.number, read.statement.number) == (source, sink)
+    ]
+    return [relation for relation in found if relation is not None]
+
+
 def _memory_kinds(
     writes: list[AccessModel], reads: list[AccessModel]
 ) -> list[tuple[DependenceKind, list[AccessModel], list[AccessModel]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import islpy as isl
@@ -12,6 +13,8 @@ from looptrans.analysis.isl_model.witness import smallest_point
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Opaque, Param, Var
 from looptrans.ir.verdict import Assignment, Witness
 
+MOST_CONTENTS = 6
+
 
 def with_supposed_elements(model: Model, relation: Relation, witness: Witness) -> Witness | None:
     """Add to a witness the smallest contents of integer arrays under which it occurs.
@@ -20,18 +23,31 @@ def with_supposed_elements(model: Model, relation: Relation, witness: Witness) -
         None where the contents found contradict each other: with many opaque terms not all that
         is known of them was used, and the pair may be one that cannot occur.
     """
+    return next(with_some_elements(model, relation, witness), None)
+
+
+def with_some_elements(model: Model, relation: Relation, witness: Witness) -> Iterator[Witness]:
+    """Add to a witness contents of integer arrays, a few in turn, the smallest first.
+
+    Each touches one cell twice; what else is written in between is not known of all.
+    """
     for supposed in relation.supposed:
-        values = _values(model, supposed, witness)
-        if values is None:
-            continue
-        elements = _elements(model, supposed, witness, values)
-        if elements is not None:
-            return replace(witness, elements=elements)
-    return None
+        points = supposed.points
+        fixed = len(witness.source) + len(witness.sink)
+        for _ in range(MOST_CONTENTS):
+            values = _values(model, points, witness)
+            if values is None:
+                break
+            elements = _elements(model, supposed, witness, values)
+            if elements is not None:
+                yield replace(witness, elements=elements)
+            tried = points
+            for number, value in enumerate(values, fixed):
+                tried = tried.fix_val(isl.dim_type.set, number, isl.Val(value))
+            points = points.subtract(tried)
 
 
-def _values(model: Model, supposed: Supposed, witness: Witness) -> list[int] | None:
-    points = supposed.points
+def _values(model: Model, points: isl.Set, witness: Witness) -> list[int] | None:
     sizes = dict(witness.parameters)
     for number, name in enumerate(model.parameters):
         if name in sizes:

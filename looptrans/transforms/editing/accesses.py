@@ -108,18 +108,28 @@ def require_no_index(program: Program, body: tuple[Node, ...], name: str, what: 
     Raises:
         TransformError: It does.
     """
+    node = use_as_index(body, name)
+    if node is not None:
+        raise TransformError(
+            f"cannot {what}: {name} stands in a bound, guard or subscript",
+            place_of(node),
+            why="only an integer scalar may stand there, or an array that nothing writes",
+            remedy=f"use another name for what is not an index, or leave {name} as it is",
+        )
+
+
+def use_as_index(body: tuple[Node, ...], name: str) -> Node | None:
+    """Return where a name first stands in a bound, guard or subscript of a block, if it does."""
 
     def elsewhere(access: Access) -> Access:
         return Access("", access.subscripts) if access.array == name else access
 
-    for node in nodes(with_accesses(body, elsewhere)):
-        if name in names_at(node) and not isinstance(node, Declaration):
-            raise TransformError(
-                f"cannot {what}: {name} stands in a bound, guard or subscript",
-                place_of(node),
-                why="only an integer scalar may stand there, or an array that nothing writes",
-                remedy=f"use another name for what is not an index, or leave {name} as it is",
-            )
+    used = (
+        node
+        for node in nodes(with_accesses(body, elsewhere))
+        if name in names_at(node) and not isinstance(node, Declaration)
+    )
+    return next(used, None)
 
 
 def place_of(node: Node) -> Span | None:

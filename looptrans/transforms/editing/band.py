@@ -26,7 +26,7 @@ from looptrans.ir.program import (
 )
 from looptrans.ir.value import Whole
 from looptrans.ir.walk import live_out, nodes, touched
-from looptrans.transforms.editing.accesses import sites_of, sites_outside
+from looptrans.transforms.editing.accesses import listed, sites_of, sites_outside, use_as_index
 from looptrans.transforms.editing.nest import (
     BoundToLoop,
     LoopPath,
@@ -132,12 +132,20 @@ def _imperfect(
     heads = [statements_in((node,)) for node in body[max(wanted, 1) : wanted + 2]]
     cuts = "".join(f", {labels[0]}" for labels in heads if labels)
     parts = [body[:wanted], body[wanted : wanted + 1], body[wanted + 1 :]]
-    own = "".join(f"expand({each}, {name}); " for each in _handed_on(program, around, parts))
+    locals_of_it = _handed_on(program, around, parts)
+    indices = [each for each in locals_of_it if use_as_index(body, each) is not None]
+    own = "".join(f"expand({each}, {name}); " for each in locals_of_it)
+    # No array can stand where such a local does, so each iteration cannot keep one of its own.
+    first = (
+        f"write out what {listed(indices)} stands for where it is used"
+        if indices
+        else f"{own}distribute({name}{cuts}) first"
+    )
     return NotNested(
         f"{described(other)} stands between the loops {names}",
         other.span,
         why="in another order of the loops it would run another number of times",
-        remedy=f"{own}distribute({name}{cuts}) first, or move it out of {name}",
+        remedy=f"{first}, or move it out of {name}",
     )
 
 

@@ -141,10 +141,11 @@ def _one_piece(program: Program, path: LoopPath) -> NothingToDo:
         why = "it holds one statement, loop or guard only"
     else:
         why = f"the dependences of {', '.join(labels)} form a cycle"
-        behind = [label for label in statements_in(path.loop.body[1:]) if label[0] == "S"]
-        if behind:
+        heads = [statements_in((node,)) for node in path.loop.body[1:]]
+        behind = next((head[0] for head in heads if head), None)
+        if behind is not None:
             loop = loop_name(program, path.position)
-            shown = f"; distribute({loop}, {behind[0]}) shows what stands in the way"
+            shown = f"; distribute({loop}, {behind}) shows what stands in the way"
     return NothingToDo(
         f"the loop {path.variable} cannot be split",
         path.loop.span,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.analysis.budget import BudgetExceeded
-from looptrans.analysis.cycles.iterations import Iterations, iterations_of
+from looptrans.analysis.cycles.iterations import Fold, Iterations, iterations_of
+from looptrans.frontend.appearance import names_at
 from looptrans.frontend.updates import update_operand
 from looptrans.ir.monoids import MONOIDS
-from looptrans.ir.program import Assign, Atomic, BlockReduce, Program
+from looptrans.ir.program import Assign, Atomic, BlockReduce, Node, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import placed
@@ -130,10 +131,7 @@ def _written_as_updates(program: Program, found: Iterations) -> bool:
     places = {place.label: place for place in placed(program)}
     for fold in found.folds:
         updates = [places[label] for label in fold.statements]
-        forms = [
-            isinstance(p.node, Assign) and update_operand(p.node, fold.operator) is not None
-            for p in updates
-        ]
+        forms = [_is_update(place.node, fold) for place in updates]
         # One block is around all of them, and around nothing else.
         blocks = {place.position[:-1] for place in updates}
         numbers = [place.position[-1] for place in updates]
@@ -141,3 +139,11 @@ def _written_as_updates(program: Program, found: Iterations) -> bool:
         if fold.operator not in MONOIDS or not all(forms) or not together:
             return False
     return True
+
+
+def _is_update(node: Node, fold: Fold) -> bool:
+    """Tell whether a statement joins to a cell what is worked out without the array it is in."""
+    operand = update_operand(node, fold.operator) if isinstance(node, Assign) else None
+    if not isinstance(node, Assign) or operand is None:
+        return False
+    return fold.array not in names_at(replace(node, targets=(), values=(operand,)))

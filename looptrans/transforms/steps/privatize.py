@@ -36,6 +36,7 @@ from looptrans.transforms.editing.nest import (
 )
 from looptrans.transforms.editing.privacy import with_private
 from looptrans.transforms.judging.check import check_storage
+from looptrans.transforms.steps.promote import can_promote
 
 
 def privatize(program: Program, loop: str, *names: str) -> Step:
@@ -136,7 +137,7 @@ def _require_local(program: Program, path: LoopPath, array: Array) -> None:
             _span(sites_of(program, name)),
             why="a private copy starts without a value and ends with its iteration",
             remedy=f"keep an element of it in a local, promote({name}, {loop})"
-            if array.rank
+            if can_promote(program, array, path)
             else f"use a local in the loop, and copy it to {name}",
         )
     if name in path.loop.private:

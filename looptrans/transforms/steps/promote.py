@@ -94,6 +94,15 @@ def promote(program: Program, array: str, loop: str) -> Step:
     return first
 
 
+def can_promote(program: Program, array: Array, path: LoopPath) -> bool:
+    """Tell whether there is an element to keep in a local; it need not be legal."""
+    try:
+        next(_plans(program, path, _element(program, array, path)))
+    except TransformError:
+        return False
+    return True
+
+
 def _is_certain(element: _Element, path: LoopPath) -> bool:
     """Tell whether every iteration of the loop accesses the element."""
     return any(site.place.position[:-1] == path.position for site in element.sites)
