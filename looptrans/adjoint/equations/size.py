@@ -245,11 +245,21 @@ def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Ite
 def _counted(extents: tuple[Index, ...]) -> Counter[str]:
     """Return extents, those of sizes give or take a few: states are one more than their steps.
 
-    Rows of windows of 7, of extent 7 * W, are as many as windows and 7 in two dimensions.
+    Rows of windows of 7, of extent 7 * W, are as many as windows and 7 in two dimensions, and T
+    rows as many as T // 7 and 7.
     """
     forms = ((extent, form_of(extent)) for extent in extents)
     each = (e if form.is_constant else about(e) for e, form in forms)
-    return Counter(index_text(factor) for extent in each for factor in _factors(extent))
+    found = Counter(factor for extent in each for factor in _factors(extent))
+    for factor in tuple(found):
+        match factor:
+            case Arith("//", whole, part):
+                both = min(found[factor], found[part])
+                found -= Counter({factor: both, part: both})
+                found[whole] += both
+            case _:
+                pass
+    return Counter({index_text(factor): count for factor, count in found.items()})
 
 
 def _factors(extent: Index) -> Iterator[Index]:
