@@ -15,6 +15,7 @@ from looptrans.adjoint.rewriting.order import (
 )
 from looptrans.adjoint.rewriting.simpler import ORDER, simpler
 from looptrans.derivation.derive import derive
+from looptrans.emit.listing import lowered
 from looptrans.executor import execute, prepare
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.walk import nodes
@@ -325,3 +326,35 @@ def test_a_sum_that_goes_into_a_loop_keeps_a_variable_of_its_own(head: str, valu
     found = with_numbers_to_rows(listing)
     assert found is not None
     _same(listing, found.program, ({"B": 2, "M": 3, "N": 2}, {"B": 1, "M": 1, "N": 2}))
+
+
+# The loop over e adds up y and keeps S of each e: what all of t has is of d.
+IN_STEPS = """
+def f(q: Float[Array, "T E"], k: Float[Array, "T E"], v: Float[Array, "T D"], g: Float[Array, "T"]):
+    S = zeros((E, D))
+    y = zeros((T, D))
+    c = 1.0
+    for t in range(T):
+        c = max(c * g[t], 0.5)
+        for e in range(E):
+            for d in range(D):
+                S[e, d] = c * S[e, d] + k[t, e] * v[t, d]
+                y[t, d] += q[t, e] * S[e, d]
+    return y
+"""
+
+
+@pytest.mark.parametrize("kept", ["c * S[e, d]", "S[e, d]"])
+def test_columns_of_a_state_go_outside_of_the_rows_that_are_added_up(kept: str) -> None:
+    listing = program(IN_STEPS.replace("c * S[e, d]", kept))
+    found = with_loops_outward(listing)
+    assert found is not None
+    assert found.moved == (("d", ("e",)),)
+    _same(listing, found.program, ({"T": 3, "E": 2, "D": 3}, {"T": 1, "E": 0, "D": 2}))
+    assert len(lowered(listing).kernels) == 1
+
+
+def test_rows_stay_where_all_of_them_are_added_to_one_number() -> None:
+    step = "S[e, d] = c * S[e, d] + k[t, e] * v[t, d]"
+    text = IN_STEPS.replace(step, "pass").replace("q[t, e] * S[e, d]", "q[t, e] * c")
+    assert with_loops_outward(program(text)) is None
