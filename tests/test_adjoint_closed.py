@@ -414,14 +414,17 @@ def test_the_listing_in_closed_form_computes_the_same(name: str) -> None:
 
 
 def test_what_a_loop_makes_for_each_column_and_is_changed_is_no_closed_form() -> None:
-    """v is set anew for each d: behind the iteration it is that of the last one."""
+    """v is set anew for each d: behind the iteration it is that of the last one.
+
+    What a sum adds up is known where it stands.
+    """
     text = SCORES.format(after="pass_ = 0") + ONLINE
     inner = "for d in range(0, D):\n                v = 0.0\n                for e in range(0, E): "
     inner += "v += Q[i, e] * V[j, d]\n                O[i, d] = O[i, d] * exp(m - t) + "
     before = "for d in range(0, D):\n                O[i, d] = O[i, d] * exp(m - t) + "
-    listing = program(
-        HEAD + text.replace(before + "exp(s - t) * V[j, d]", inner + "v * exp(s - t)")
-    )
+    summed = HEAD + text.replace(before + "exp(s - t) * V[j, d]", inner + "v * exp(s - t)")
+    assert max(gaps(backward(program(summed)), 0)) < 1e-10
+    listing = program(summed.replace("v += Q[i, e] * V", "v = 0.5 * v + Q[i, e] * V"))
     with pytest.raises(NotDifferentiated, match="a loop inside makes v, and the iteration changes"):
         backward(listing)
 

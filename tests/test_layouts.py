@@ -19,7 +19,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
-from looptrans.blocks.block_ir.ops import Store, ops_in  # noqa: E402
+from looptrans.blocks.block_ir.ops import Store, has_products, ops_in  # noqa: E402
 from looptrans.blocks.block_ir.program import Rounding  # noqa: E402
 from looptrans.emit.backward import emitted_backward  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
@@ -267,3 +267,77 @@ def test_the_factors_of_a_product_of_sizes_have_no_order() -> None:
     rows, columns = Param("R"), Param("C")
     assert is_same(Arith("*", rows, columns), Arith("*", columns, rows))
     assert not is_same(Arith("*", rows, columns), Arith("*", rows, rows))
+
+
+# Each window of 4 positions attends to itself; rows of a window are found by two digits.
+IN_WINDOWS = """
+def windows(Q: Float[Array, "T E"], K: Float[Array, "T E"], V: Float[Array, "T E"]):
+    assert T % 4 == 0
+    O = zeros((T, E))
+    for w in range(T // 4):
+        for p in range(4):
+            m = -inf
+            for r in range(4):
+                m = max(m, Q[4 * w + p] @ K[4 * w + r])
+            l = 0.0
+            for r in range(4):
+                l += exp(Q[4 * w + p] @ K[4 * w + r] - m)
+            for r in range(4):
+                for e in range(E):
+                    O[4 * w + p, e] += exp(Q[4 * w + p] @ K[4 * w + r] - m) / l * V[4 * w + r, e]
+    return O
+"""
+
+
+def test_a_number_of_each_row_of_a_window_is_kept() -> None:
+    """Worked out again, each row of keys would be looked for among all windows."""
+    made = emitted_backward(backward(program(IN_WINDOWS)))
+    delta, queries, keys = made.backward.kernels
+    assert any(isinstance(op, Store) and op.array == "delta" for op in ops_in(delta.body))
+    assert has_products(queries.body)
+    assert has_products(keys.body)
+
+
+# Windows of 2 by 2 cells of an image, whose cells are counted through.
+BY_QUOTIENT = """
+def windows(x: Float[Array, "Y X"], k: Float[Array, "4 4"]):
+    assert Y % 2 == 0
+    assert X % 2 == 0
+    y = zeros((Y, X))
+    for v in range(Y // 2):
+        for u in range(X // 2):
+            for p in range(4):
+                for r in range(4):
+                    y[2 * v + p // 2, 2 * u + p % 2] += k[p, r] * x[2 * v + r // 2, 2 * u + r % 2]
+    return y
+"""
+
+
+def test_what_is_written_by_quotient_and_rest_has_gradients(tmp_path: Path) -> None:
+    made = emitted_backward(backward(program(BY_QUOTIENT)))
+    path = tmp_path / "windows.py"
+    path.write_text(made.text)
+    run = load_module("windows_by_quotient", made.text, path).windows
+
+    def plain(x: Any, k: Any) -> Any:
+        cells = x.double().unflatten(1, (-1, 2)).unflatten(0, (-1, 2)).transpose(1, 2)
+        found = (cells.flatten(2) @ k.double().T).unflatten(2, (2, 2))
+        return found.transpose(1, 2).flatten(2).flatten(0, 1)
+
+    agree(run, plain, [lambda each: each] * 2, [numbers(4, 6, seed=1), numbers(4, 4, seed=2)])
+
+
+def test_cells_that_go_round_are_to_be_written_in_order() -> None:
+    text = """
+def rolled(x: Float[Array, "N"], shift: int):
+    assert N % 4 == 0
+    y = zeros(N)
+    for w in range(N // 4):
+        for p in range(4):
+            y[(4 * w + p + shift) % N] = 2 * x[4 * w + p]
+    return y
+"""
+    with pytest.raises(NotDifferentiated) as refused:
+        backward(program(text))
+    assert refused.value.remedy.startswith("write y in order, without the %")
+    backward(program(text.replace("(4 * w + p + shift) % N]", "4 * w + p]")))

@@ -98,3 +98,38 @@ def test_numbers_that_are_no_entry_of_the_table_are_asked_for_first() -> None:
     got = execute(found.program, sizes=sizes, inputs=given)
     for of, want in gradients(listed, sizes, arrays, incoming).items():
         np.testing.assert_allclose(got[found.gradients[of]], want, atol=1e-12)
+
+
+# Of pairs that are further apart than the table goes, there are as many as pairs.
+CLIPPED = """
+def clipped(Q: Float[Array, "M E"], K: Float[Array, "N E"], R: Float[Array, "L E"], k: int):
+    O = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            c = sum(Q[i, e] * R[min(max(i - j, -k), k) + k, e] for e in range(0, E))
+            O[i] += tanh(sum(Q[i, e] * K[j, e] for e in range(0, E)) + c)
+    return O
+"""
+
+
+def test_rows_at_the_ends_of_a_table_gather_in_parts() -> None:
+    """Each row of the scores has a part; nothing as large as the scores is kept."""
+    listed = program(CLIPPED)
+    found = backward(listed)
+    text = listing(found.program)
+    assert "dR[l, e] + dR_part[i, e]" in text
+    assert not [saved for saved in found.saved if saved.name not in listed.outputs]
+    assert "zeros((M, N)" not in text
+    random = np.random.default_rng(0)
+    incoming = {"O": random.standard_normal(3)}
+    for length in (5, 7):  # what is past the last row is left alone
+        sizes = {"M": 3, "N": 6, "E": 2, "L": length, "k": 2}
+        rows = {"Q": 3, "K": 6, "R": length}
+        arrays: dict[str, Any] = {
+            name: random.standard_normal((count, 2)) for name, count in rows.items()
+        }
+        got = execute(
+            found.program, sizes=sizes, inputs={**arrays, found.incoming["O"]: incoming["O"]}
+        )
+        for of, want in gradients(listed, sizes, arrays, incoming).items():
+            np.testing.assert_allclose(got[found.gradients[of]], want, atol=1e-12)

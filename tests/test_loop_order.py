@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.adjoint.rewriting.inner_sums import with_inner_sums
 from looptrans.adjoint.rewriting.order import (
     with_loops_outward,
     with_numbers_inward,
@@ -15,10 +16,12 @@ from looptrans.adjoint.rewriting.order import (
 )
 from looptrans.adjoint.rewriting.simpler import ORDER, simpler
 from looptrans.derivation.derive import derive
+from looptrans.emit.listing import lowered
 from looptrans.executor import execute, prepare
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.walk import nodes
 from tests.analysis import program
+from tests.test_adjoint_torch import gradients
 
 HEAD = """
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
@@ -325,3 +328,83 @@ def test_a_sum_that_goes_into_a_loop_keeps_a_variable_of_its_own(head: str, valu
     found = with_numbers_to_rows(listing)
     assert found is not None
     _same(listing, found.program, ({"B": 2, "M": 3, "N": 2}, {"B": 1, "M": 1, "N": 2}))
+
+
+# The loop over e adds up y and keeps S of each e: what all of t has is of d.
+IN_STEPS = """
+def f(q: Float[Array, "T E"], k: Float[Array, "T E"], v: Float[Array, "T D"], g: Float[Array, "T"]):
+    S = zeros((E, D))
+    y = zeros((T, D))
+    c = 1.0
+    for t in range(T):
+        c = max(c * g[t], 0.5)
+        for e in range(E):
+            for d in range(D):
+                S[e, d] = c * S[e, d] + k[t, e] * v[t, d]
+                y[t, d] += q[t, e] * S[e, d]
+    return y
+"""
+
+
+@pytest.mark.parametrize("kept", ["c * S[e, d]", "S[e, d]"])
+def test_columns_of_a_state_go_outside_of_the_rows_that_are_added_up(kept: str) -> None:
+    listing = program(IN_STEPS.replace("c * S[e, d]", kept))
+    found = with_loops_outward(listing)
+    assert found is not None
+    assert found.moved == (("d", ("e",)),)
+    _same(listing, found.program, ({"T": 3, "E": 2, "D": 3}, {"T": 1, "E": 0, "D": 2}))
+    assert len(lowered(listing).kernels) == 1
+
+
+def test_rows_stay_where_all_of_them_are_added_to_one_number() -> None:
+    step = "S[e, d] = c * S[e, d] + k[t, e] * v[t, d]"
+    text = IN_STEPS.replace(step, "pass").replace("q[t, e] * S[e, d]", "q[t, e] * c")
+    assert with_loops_outward(program(text)) is None
+
+
+# Values are worked out in the loop over keys, each element in a loop of its own.
+PROJECTED = """
+def pooled(q: Float[Array, "E"], X: Float[Array, "N E"], W: Float[Array, "E D"]):
+    O = zeros(D)
+    m = -inf
+    l = 0.0
+    for j in range(N):
+        s = sum(q[e] * X[j, e] for e in range(E))
+        new = max(m, s)
+        w = exp(s - new)
+        r = exp(m - new)
+        l = l * r + w
+        for d in range(D):
+            v = 0.0
+            for e in range(E):
+                v += X[j, e] * W[e, d]
+            O[d] = O[d] * r + w * v
+        m = new
+    for d in range(D):
+        O[d] /= l
+    return O
+"""
+
+
+def test_a_number_that_an_inner_loop_adds_up_is_a_sum_where_it_stands() -> None:
+    listed = program(PROJECTED)
+    found = with_inner_sums(listed)
+    assert found is not None
+    assert found.names == ("v",)
+    assert with_inner_sums(found.program) is None
+    back = backward(listed)
+    assert any(step.name == "write v as sums" for step in back.steps)
+    random = np.random.default_rng(0)
+    sizes = {"E": 2, "N": 3, "D": 4}
+    arrays: dict[str, Any] = {
+        "q": random.standard_normal(2),
+        "X": random.standard_normal((3, 2)),
+        "W": random.standard_normal((2, 4)),
+    }
+    incoming = {"O": random.standard_normal(4)}
+    forward = execute(back.forward, sizes=sizes, inputs=arrays)
+    given = {**arrays, back.incoming["O"]: incoming["O"]}
+    given |= {saved.name: forward[saved.name] for saved in back.saved}
+    got = execute(back.program, sizes=sizes, inputs=given)
+    for of, want in gradients(listed, sizes, arrays, incoming).items():
+        np.testing.assert_allclose(got[back.gradients[of]], want, atol=1e-12)

@@ -1480,3 +1480,39 @@ def test_a_loop_is_cut_where_it_may_be_if_not_everywhere() -> None:
     found = derive(program(IN_PARTS), "fold", nests="apart")
     assert len(lower(found).kernels) == 2
     assert any(note.endswith("in another order.") for note in found.notes)
+
+
+# Nothing says how many steps there are of all batches: the new row has one place, and is set anew.
+STEPS = """
+def steps(x: Float[Array, "B T S"], w: Float[Array, "S S"], n: Int[Array, "B"]):
+    y = zeros((B, S))
+    for b in range(B):
+        a = ones(S)
+        for t in range(n[b]):
+            new = MADE
+            for s in range(S):
+                for p in range(S):
+                    new[s] += a[p] * w[p, s]
+            for s in range(S):
+                a[s] = tanh(new[s] + x[b, t, s])
+        for s in range(S):
+            y[b, s] = a[s]
+    return y
+"""
+
+
+@pytest.mark.parametrize(("made", "first"), [("zeros(S)", 0.0), ("full(S, 0.5)", 0.5)])
+def test_rows_made_in_steps_of_which_the_number_is_read_are_set_anew(
+    made: str, first: float
+) -> None:
+    text = STEPS.replace("MADE", made)
+    found = with_arrays_made_once(program(text))
+    assert found is not None
+    assert found.arrays == ("a", "new")
+    x, w = torch.randn(3, 4, 5), torch.randn(5, 5)
+    n = torch.tensor([4, 0, 2], dtype=torch.int32)
+    a = torch.ones(3, 5, dtype=torch.float64)
+    for t in range(4):
+        moved = torch.tanh(a @ w.double() + first + x[:, t].double())
+        a = torch.where((t < n)[:, None], moved, a)
+    torch.testing.assert_close(looptrans.compile(text)(x, w, n).double(), a, rtol=1e-5, atol=1e-5)

@@ -32,6 +32,7 @@ from looptrans.adjoint.rewriting.simpler import (
     PLACES,
     ROWS,
     SIZES,
+    SUMS,
     Simpler,
     simpler,
 )
@@ -102,7 +103,7 @@ def _backward(
         else:
             with contextlib.suppress(NotDifferentiated):
                 return _through_time(program, of, wrt)
-            for kind in (NAMES, MIRRORS):
+            for kind in (SUMS, NAMES, MIRRORS):
                 seen = simpler(program, (kind,))
                 if seen is not None:
                     with contextlib.suppress(NotDifferentiated):

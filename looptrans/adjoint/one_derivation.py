@@ -19,7 +19,7 @@ from looptrans.adjoint.equations.known_choices import read_where_known
 from looptrans.adjoint.equations.made_whole import made_whole
 from looptrans.adjoint.equations.offered import named
 from looptrans.adjoint.equations.size import Sizes, sizes_of
-from looptrans.adjoint.equations.solving import pinned, says_which
+from looptrans.adjoint.equations.solving import asked_alone, pinned, says_which
 from looptrans.adjoint.equations.sums import ONE, Term, term_moved
 from looptrans.adjoint.equations.written_sums import in_order, value_of
 from looptrans.adjoint.exponentials.carrying import Moved, carried
@@ -122,6 +122,7 @@ class Derivation:
             # A part for each iteration of the loops that end at a size.
             outer = tuple(takewhile(lambda g: isinstance(g.range.stop, Param), ordered[:-1]))
             given = pinned(term.brackets, indices, self.reverse.said)
+            given |= asked_alone(term, indices)
             own = tuple(g for g in indices if g.variable not in given)
             if given:
                 fitting = (outer[:n] for n in range(len(outer), 0, -1))

@@ -19,7 +19,7 @@ from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.affine import about, form_of
 from looptrans.ir.condition import Relation
-from looptrans.ir.index import Arith, Index, Int, Var, opaque_terms, variables
+from looptrans.ir.index import Arith, Extremum, Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
 from looptrans.ir.value import (
@@ -154,9 +154,26 @@ def _has_together(access: Access, own: set[str]) -> bool:
 
 
 def _apart(index: Index, own: set[str]) -> set[str]:
-    """Return the variables of a subscript; one of those it only adds up, as in `i - 3 * t`."""
-    added = [t.name for t in form_of(index).terms if isinstance(t, Var) and t.name in own]
+    """Return the variables of a subscript; one of those it only adds up, as in `i - 3 * t`.
+
+    They may be added up inside of a bound, `max(i - j, -k)`.
+    """
+    added = [name for name in _added(index) if name in own]
     return set(variables(index)) - set(added[1:])
+
+
+def _added(index: Index) -> dict[str, None]:
+    found: dict[str, None] = {}
+    for term in form_of(index).terms:
+        match term:
+            case Var(name):
+                found[name] = None
+            case Extremum(arguments=arguments):
+                for argument in arguments:
+                    found |= _added(argument)
+            case _:
+                pass
+    return found
 
 
 def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:
@@ -245,11 +262,21 @@ def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Ite
 def _counted(extents: tuple[Index, ...]) -> Counter[str]:
     """Return extents, those of sizes give or take a few: states are one more than their steps.
 
-    Rows of windows of 7, of extent 7 * W, are as many as windows and 7 in two dimensions.
+    Rows of windows of 7, of extent 7 * W, are as many as windows and 7 in two dimensions, and T
+    rows as many as T // 7 and 7.
     """
     forms = ((extent, form_of(extent)) for extent in extents)
     each = (e if form.is_constant else about(e) for e, form in forms)
-    return Counter(index_text(factor) for extent in each for factor in _factors(extent))
+    found = Counter(factor for extent in each for factor in _factors(extent))
+    for factor in tuple(found):
+        match factor:
+            case Arith("//", whole, part):
+                both = min(found[factor], found[part])
+                found -= Counter({factor: both, part: both})
+                found[whole] += both
+            case _:
+                pass
+    return Counter({index_text(factor): count for factor, count in found.items()})
 
 
 def _factors(extent: Index) -> Iterator[Index]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.equations.definitions import plain_name
 from looptrans.adjoint.equations.facts import Facts, bounds_of
-from looptrans.adjoint.equations.sums import Term, bracketed, term_moved
+from looptrans.adjoint.equations.sums import Term, bracketed, mentioned, term_moved
 from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import Form, extremum, form_of, index_of, is_same, simplified, total
 from looptrans.ir.condition import (
@@ -307,6 +307,19 @@ def pinned(
     for name, value, _ in _single_values(conditions, indices):
         bounds = bounds_of(name, ranges[name])
         if all(said.imply(condition_moved(bound, {name: value})) for bound in bounds):
+            found.setdefault(name, value)
+    return found
+
+
+def asked_alone(term: Term, indices: tuple[Generator, ...]) -> dict[str, Index]:
+    """Return the indices that a term has at one value only, and says nothing else of.
+
+    Whether that is inside their range need not be known: the term is what it is wherever they are.
+    """
+    found: dict[str, Index] = {}
+    for name, value, condition in _single_values(term.brackets, indices):
+        rest = replace(term, brackets=tuple(c for c in term.brackets if c != condition))
+        if name not in mentioned(rest):
             found.setdefault(name, value)
     return found
 

@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.layouts.row_products import with_products_as_sums
 from looptrans.adjoint.layouts.views import Use, created, shaped
-from looptrans.adjoint.layouts.whole_digits import InTwo, Pair, joined_again, pairs_of
+from looptrans.adjoint.layouts.whole_digits import (
+    InTwo,
+    Pair,
+    divided_pairs,
+    joined_again,
+    pairs_of,
+)
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import difference, is_same, simplified
@@ -135,6 +141,8 @@ class Parted:
             if high is None or low is None:
                 continue
             for pair in self.pairs.values():
+                if pair.is_divided:
+                    continue
                 if is_same(high, pair.count) and is_same(low, pair.radix):
                     yield number, Digits(Int(0), Int(0), pair.count, pair.radix, pair.whole.stop)
                     break
@@ -153,7 +161,7 @@ def parted(listed: Program) -> Parted | None:
             views[array.name] = found
     # An array that is read needs it where a digit is no loop's variable: those are solved for.
     plain = {name for name, each in views.items() if all(map(_is_of_loops, each.values()))}
-    if not (made & set(views) or set(views) - plain):
+    if not (made & set(views) or set(views) - plain or divided_pairs(by_elements)):
         return None
     around, declared = _ranges(program), _declared(program)
 
@@ -192,7 +200,7 @@ def _in_two(program: Program) -> InTwo | None:
         each = _digits(index, extent, use.around, program.contracts, declared)
         return [(digits.count, digits.radix) for digits in each]
 
-    pairs = pairs_of(program, is_extent, ways)
+    pairs = divided_pairs(program) or pairs_of(program, is_extent, ways)
     return InTwo(program, pairs, {}) if pairs else None
 
 

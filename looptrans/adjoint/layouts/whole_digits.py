@@ -5,6 +5,11 @@
 
 So seen, all subscripts of the array are of two digits. Behind that, what asks of two such loops
 only where in the dimension they are is one loop again.
+
+    for p in range(16):                          for p in range(4): for q in range(4):
+        Y[4 * w + p // 4, 4 * v + p % 4] = …   ->    Y[4 * w + p, 4 * v + q] = …
+
+A loop whose variable is divided, and the rest is asked for as well, is two loops in the same way.
 """
 
 from __future__ import annotations
@@ -16,10 +21,10 @@ from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.layouts.views import Use, uses_of
 from looptrans.ir.affine import difference, is_same, simplified, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Arith, Index, Int, Var
+from looptrans.ir.index import Arith, Index, Int, Var, children, rebuild, variables, walk
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Generator, Range, Reduce, Value
+from looptrans.ir.rewrite import indices_changed, replaced, rewritten, value_changed
+from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 
@@ -32,11 +37,13 @@ class Pair:
         whole: Its range.
         count: Where the high digit ends.
         radix: Where the low digit ends.
+        is_divided: Whether that is because subscripts take the quotient and the rest.
     """
 
     whole: Range
     count: Index
     radix: Index
+    is_divided: bool = False
 
     def at(self, high: str, low: str) -> Index:
         """Return where in the dimension two digits are."""
@@ -85,6 +92,39 @@ def pairs_of(program: Program, is_extent: Callable[[Index, Index], bool], ways: 
     return found
 
 
+def divided_pairs(program: Program) -> list[Pair]:
+    """Return what loops are as two of whose variables subscripts take the quotient and the rest."""
+    found: dict[tuple[str, Range, Index], set[str]] = {}
+    for use in uses_of(program):
+        for index in (s for s in use.access.subscripts if not isinstance(s, Whole)):
+            for part in walk(index):
+                match part:
+                    case Arith("//" | "%" as op, Var(name), radix) if name in use.around:
+                        found.setdefault((name, use.around[name], radix), set()).add(op)
+                    case _:
+                        pass
+    return [
+        Pair(bounds, count, radix, is_divided=True)
+        for (_, bounds, radix), ops in found.items()
+        if len(ops) == 2 and (count := _count(bounds, radix)) is not None
+    ]
+
+
+def _count(bounds: Range, radix: Index) -> Index | None:
+    """Return how often a radix goes into a range from 0 on, where it does so without a rest."""
+    if bounds.start != Int(0) or bounds.step != 1:
+        return None
+    match bounds.stop, radix:
+        case Int(stop), Int(part) if part > 0 and stop % part == 0:
+            return Int(stop // part)
+        case Arith("*", left, right), _ if right == radix and not variables(bounds.stop):
+            return left
+        case Arith("*", left, right), _ if left == radix and not variables(bounds.stop):
+            return right
+        case _:
+            return None
+
+
 def _are(digits: tuple[Index, Index], count: Index, radix: Index) -> bool:
     return is_same(digits[0], count) and is_same(digits[1], radix)
 
@@ -121,6 +161,7 @@ class InTwo:
                 high, low = self._named(pair, node.variable)
                 here = {node.variable: pair.at(high, low)}
                 body = tuple(substitute_variable(inner, here) for inner in node.body)
+                body = indices_changed(body, lambda index: _told(index, pair, high, low))
                 inner = Loop(low, Range(Int(0), pair.radix), body)
                 return (replace(node, variable=high, range=_up_to(pair.count), body=(inner,)),)
             case Assign():
@@ -139,6 +180,7 @@ class InTwo:
             return replace(value, body=body)
         high, low = self._named(pair, first.variable)
         moved = _put(body, {first.variable: pair.at(high, low)})
+        moved = value_changed(moved, lambda index: _told(index, pair, high, low))
         both = (
             Generator(high, _up_to(pair.count), ALWAYS),
             Generator(low, _up_to(pair.radix), ALWAYS),
@@ -233,6 +275,18 @@ def _merged(pair: Pair, high: str, low: str) -> dict[str, Index]:
 def _put(value: Value, here: Mapping[str, Index]) -> Value:
     (found,) = substitute_variable(Assign("S", (), (value,)), here).values
     return found
+
+
+def _told(index: Index, pair: Pair, high: str, low: str) -> Index:
+    """Return an index in which digits stand for the quotient and the rest of where both are."""
+    told = rebuild(index, tuple(_told(part, pair, high, low) for part in children(index)))
+    match told:
+        case Arith("//" | "%" as op, left, radix) if radix == pair.radix and is_same(
+            left, pair.at(high, low)
+        ):
+            return Var(high if op == "//" else low)
+        case _:
+            return told if told == index else simplified(told)
 
 
 def _mention(body: tuple[Node, ...], variable: str) -> bool:

@@ -10,7 +10,7 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Arith, Index, Int, Param, Var, substitute, variables
+from looptrans.ir.index import Arith, Index, Int, Param, Var, substitute, variables, walk
 from looptrans.ir.listing import index_text
 from looptrans.ir.value import Access, Generator, Range
 
@@ -72,7 +72,8 @@ def solved_target(state: State, target: Access, place: Place, *, adds: bool = Fa
                 f"which iteration writes a cell of {target.array} cannot be told from its "
                 "subscripts",
                 place.label,
-                remedy=_left_over(state, target, number, open_, place)
+                remedy=_wrapped(index, open_, target)
+                or _left_over(state, target, number, open_, place)
                 or f"give {target.array} a dimension for each of these loops, or make the "
                 "variable of one loop its subscript",
             )
@@ -94,6 +95,20 @@ def _moved(bounds: Range, values: dict[str, Index]) -> Range:
     return Range(start, stop, bounds.step)
 
 
+def _wrapped(index: Index, open_: list[str], target: Access) -> str | None:
+    """Return what to do where cells go round, as in `Y[(i + shift) % N]`."""
+    for part in walk(index):
+        match part:
+            case Arith("%", Arith() as left, _) if set(variables(left)) & set(open_):
+                return (
+                    f"write {target.array} in order, without the %, and roll it outside of the "
+                    "listing"
+                )
+            case _:
+                pass
+    return None
+
+
 def _left_over(
     state: State, target: Access, number: int, open_: list[str], place: Place
 ) -> str | None:
@@ -106,7 +121,10 @@ def _left_over(
             case Range(Int(0), Arith("//", whole, Int() | Param() as part), 1) if (
                 loop.variable in open_ and is_same(whole, extent)
             ):
-                asked = f"{index_text(Arith('%', whole, part))} == 0"
+                rest = Relation("==", Arith("%", whole, part), Int(0))
+                if any(contract.condition == rest for contract in state.program.contracts):
+                    return None
+                asked = f"{index_text(rest.left)} == 0"
                 return f"say that nothing is left over, with assert {asked}"
             case _:
                 pass

@@ -4,7 +4,7 @@ all of them               simpler
 names and words           own_names, bound_names, alike, written_alike
 loops                     order, within, along_rows, few_iterations, guarded_cells, cells_in_steps,
                           mirrored, unread
-folds                     first_terms, last_terms, row_parts, gathered
+folds                     first_terms, last_terms, inner_sums, row_parts, gathered
 weights                   divided, weights_apart
 largest of what is made   extremes, extents, attaining, spelled
 """

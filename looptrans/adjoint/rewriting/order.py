@@ -197,7 +197,10 @@ def _carried_over_free(program: Program) -> Iterator[tuple[LoopPath, LoopPath]]:
         return
     for path, inner in pairs:
         around = loops_around(program, path.position)
-        if path.position not in carrying or any(o.position in carrying for o in around):
+        if path.position not in carrying:
+            continue
+        # A state of both loops that an outer one carries is kept where the free one is outside.
+        if any(o.position in carrying for o in around) and not _sets_own(path.loop):
             continue
         # Passes over one range that any order suits are best left side by side.
         if around and _only_adds(path.loop) and _has_passes(program, path, carrying):
@@ -226,6 +229,17 @@ def _has_passes(program: Program, path: LoopPath, carrying: dict[Position, bool]
         other.position in carrying and other.loop.range == path.loop.range
         for other in loop_paths(program)
         if other.position != path.position
+    )
+
+
+def _sets_own(loop: Loop) -> bool:
+    """Tell whether some statement sets cells that hang on the variable of a loop."""
+    return any(
+        loop.variable in variables(index)
+        for node in nodes(loop.body)
+        if isinstance(node, Assign)
+        for target in node.targets
+        for index in target.indices
     )
 
 

@@ -25,6 +25,7 @@ from looptrans.adjoint.rewriting.divided import Divided, with_weights_divided
 from looptrans.adjoint.rewriting.few_iterations import FewIterations, with_few_iterations
 from looptrans.adjoint.rewriting.first_terms import Begun, with_first_terms_inside
 from looptrans.adjoint.rewriting.guarded_cells import GuardedCells, with_guarded_cells
+from looptrans.adjoint.rewriting.inner_sums import InnerSums, with_inner_sums
 from looptrans.adjoint.rewriting.last_terms import Ahead, with_last_terms_ahead
 from looptrans.adjoint.rewriting.mirrored import Mirrored, with_mirrors_apart
 from looptrans.adjoint.rewriting.order import (
@@ -87,6 +88,7 @@ _Seen: TypeAlias = (
     | GuardedCells
     | GuardedRows
     | GuardedStarts
+    | InnerSums
     | Inward
     | Known
     | MadeOnce
@@ -141,6 +143,8 @@ TO_ROWS: Final = "numbers to rows"
 NAMES: Final = "own names throughout"
 # Cells that are not those of an iteration, in nests of their own.
 MIRRORS: Final = "mirrors apart"
+# Numbers that loops inside of others add up, as sums.
+SUMS: Final = "inner sums"
 # Sizes where integer scalars stand for them.
 SIZES: Final = "sizes"
 # Rows where they are, arrays that are set once, extrema written as such, and nests with nothing
@@ -208,6 +212,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "own names": with_own_names,
     NAMES: lambda p: with_own_names(p, throughout=True),
     MIRRORS: with_mirrors_apart,
+    SUMS: lambda p: with_inner_sums(program_of_indices(p)),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
     "weights apart": lambda p: with_weights_apart(program_of_indices(p)),
     "last terms": lambda p: with_last_terms_ahead(program_of_indices(p)),

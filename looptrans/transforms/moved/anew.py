@@ -13,20 +13,28 @@ as a block that a loop goes over lie one behind the other, as the blocks do:
         s = zeros(16)                                for t in range(0, N, 16):
         for j in range(t, min(t + 16, N)):    ->         for j in range(t, min(t + 16, N)):
             s[j - t] = X[j]                                  s[j] = X[j]
+
+Iterations of which it is not known how many there are, as of `for t in range(n[b])`, share a part
+and set it to its first values.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.ir.diagnostic import Mistake
-from looptrans.ir.program import Assign, Declaration, Node, Program
+from looptrans.ir.index import Int, Var
+from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
-from looptrans.ir.value import Access, Binary, Const, Create, Unary, Value, walk_value
+from looptrans.ir.value import Access, Binary, Const, Create, Range, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, inner_bodies, live_out, placed
 from looptrans.transforms.editing.accesses import listed, require_no_index, sites_of
-from looptrans.transforms.editing.nest import find_loop
+from looptrans.transforms.editing.errors import RangeNotFound
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.nest import LoopPath, find_loop
 from looptrans.transforms.editing.privacy import without_private
 from looptrans.transforms.moved.laid_out import Layout
 
@@ -117,16 +125,19 @@ def _made_once(program: Program, array: str, *, tiles: bool) -> tuple[Program, b
     paths = [
         find_loop(program, f"{loop.variable}@{first.place.label}") for loop in first.place.loops
     ]
-    laid = Layout.of(program, known, paths, tuple(site.access for site in others))
+    laid, all_apart = _laid_out(program, known, paths, tuple(site.access for site in others))
     if tiles and not laid.tiles:
         return program, False
     shape = laid.shape
+    set_anew = () if all_apart else _filled(program, creation, value)
 
     def without(node: Node) -> tuple[Node, ...]:
+        if node is creation:
+            return set_anew
         is_declared = isinstance(node, Declaration) and node.array == array
         bodies = inner_bodies(node)
         is_left_empty = bodies and not any(bodies)
-        return () if is_declared or node is creation or is_left_empty else (node,)
+        return () if is_declared or is_left_empty else (node,)
 
     def at_its_part(access: Access) -> Access:
         if access.array != array:
@@ -141,6 +152,37 @@ def _made_once(program: Program, array: str, *, tiles: bool) -> tuple[Program, b
     grown = replace(known, rank=len(shape), shape=shape)
     arrays = tuple(grown if each.name == array else each for each in after.arrays)
     return replace(after, body=(declared, *body), arrays=arrays), True
+
+
+def _laid_out(
+    program: Program, array: Array, paths: Sequence[LoopPath], uses: Sequence[Access]
+) -> tuple[Layout, bool]:
+    """Return how parts lie, and whether each iteration has one.
+
+    Those of inner loops share one where nothing says how many there are.
+
+    Raises:
+        RangeNotFound: How far the outermost loop runs, or how large a part is, is not known.
+    """
+    for count in range(len(paths), 0, -1):
+        with contextlib.suppress(RangeNotFound):
+            return Layout.of(program, array, paths[:count], uses), count == len(paths)
+    return Layout.of(program, array, paths, uses), True
+
+
+def _filled(program: Program, creation: Assign, value: Create) -> tuple[Node, ...]:
+    """Return the loops that set a part to its first values."""
+    if value.function == "empty":
+        return ()
+    names: list[str] = []
+    for _ in value.shape:
+        names.append(fresh_name(program, "x", names))
+    cell = Access(creation.targets[0].array, tuple(map(Var, names)))
+    first = value.fill or Const(1.0 if value.function == "ones" else 0.0)
+    node: Node = replace(creation, targets=(cell,), values=(first,))
+    for name, extent in zip(reversed(names), reversed(value.shape), strict=True):
+        node = Loop(name, Range(Int(0), extent), (node,))
+    return (node,)
 
 
 def _is_the_same_everywhere(fill: Value | None) -> bool:
