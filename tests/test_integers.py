@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from textwrap import dedent
 
 import pytest
 
@@ -40,6 +41,14 @@ STATEMENTS = {
     "n[i, j] = min((c + j) * (c - j) - a[i] * a[i], 7)": "difference of products",
     "y[i, j] = x[i, j] * ((c + j) * (c + j) - c * c)": "small difference of large ones",
     "y[i, j] = x[i, j] * (a[i] < 3000000000 - j)": "compared with one beyond 32 bits",
+    "n[i, j] = min(a[i], 3000000000)": "the smaller of one and one beyond 32 bits",
+    "n[i, j] = -1 if j > 2 else 3000000000": "a choice of one beyond 32 bits",
+    "n[i, j] = 1000003 * a[i]": "number times a value",
+    "n[i, j] = 1000 * c * c": "multiple of an argument",
+    "y[i, j] = x[i, j] * (30000 * c)": "large multiple of an argument",
+    "y[i, j] = x[i, (a[i] * 1000003 + j) % 5]": "subscript",
+    "k = (a[i] * 1000003 + j) % 5\n            y[i, j] = x[i, k] * k": "subscript with a name",
+    "for k in range(a[i] * 1000003 % 5):\n                y[i, j] += x[i, k]": "end of a loop",
 }
 
 
@@ -51,7 +60,7 @@ def wanted(statement: str, x: torch.Tensor, a: torch.Tensor, c: int) -> list[tor
     names = {"x": x.double(), "a": held, "c": c, "y": y, "n": n, "exp": math_exp}
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
-            exec(statement, names | {"i": i, "j": j})
+            exec(dedent(" " * 12 + statement), names | {"i": i, "j": j})
     return [y, n]
 
 

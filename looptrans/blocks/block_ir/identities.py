@@ -22,7 +22,7 @@ from looptrans.blocks.block_ir.expr import (
     children,
     kind_of,
 )
-from looptrans.blocks.block_ir.integers import exact, is_long
+from looptrans.blocks.block_ir.integers import is_long
 from looptrans.ir.monoids import IDENTITIES, Monoid
 
 
@@ -42,7 +42,7 @@ def counted(op: Monoid, value: Expr) -> Expr:
     # A product soon has more than 32 bits, whatever it is of.
     is_plain = _is_counted if op == "+" else _is_place
     plain = op != "*" and all(map(is_plain, _parts(value)))
-    return value if plain or is_long(value) else Cast(exact(value), "int64")
+    return value if plain or is_long(value) else Cast(value, "int64")
 
 
 def _is_counted(part: Expr) -> bool:
