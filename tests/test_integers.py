@@ -77,6 +77,25 @@ def test_integers_have_no_end(statement: str) -> None:
         assert torch.allclose(found.double(), expected.double(), rtol=1e-5, atol=1e-5)
 
 
+SET_AGAIN = """
+def again(X: Int[Array, "N"], a: Int[Array, "N"]):
+    n = zeros(N, dtype=int)
+    for i in range(N):
+        X[i] = X[i] // 3 + 1
+        k = a[i]
+        k = k // 2 + k % 3
+        n[i] = k
+    return X, n
+"""
+
+
+def test_what_is_set_again_keeps_its_bits() -> None:
+    """In place, and under a name that is set twice: 64 where the tensor has them."""
+    held = torch.tensor([2**40 + 3, -(2**41) - 1, 2**28 + 7])
+    found, counts = looptrans.compile(SET_AGAIN)(held.clone(), held)
+    assert torch.equal(found, held // 3 + 1) and torch.equal(counts, held // 2 + held % 3)
+
+
 def test_places_stay_in_32_bits() -> None:
     text = FAR.format("y[i, j] = x[i, j] * (2 * i - j) if i // 4 >= 3 * j else 0.0")
     (kernel,) = lower(derive(program(text), "fold")).kernels
