@@ -96,6 +96,12 @@ def test_what_is_set_again_keeps_its_bits() -> None:
     assert torch.equal(found, held // 3 + 1) and torch.equal(counts, held // 2 + held % 3)
 
 
+def test_the_largest_of_arguments_beyond_32_bits() -> None:
+    far = looptrans.compile(FAR.format("n[i, j] = max(k - c for k in range(N))"))
+    _, n = far(torch.rand(3, 5), torch.zeros(3, dtype=torch.int32), 5_000_000_000)
+    assert torch.equal(n, torch.full((3, 5), 4 - 5_000_000_000))
+
+
 def test_places_stay_in_32_bits() -> None:
     text = FAR.format("y[i, j] = x[i, j] * (2 * i - j) if i // 4 >= 3 * j else 0.0")
     (kernel,) = lower(derive(program(text), "fold")).kernels

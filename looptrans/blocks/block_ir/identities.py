@@ -16,7 +16,6 @@ from looptrans.blocks.block_ir.expr import (
     Expr,
     Number,
     Position,
-    Scalar,
     Unary,
     Where,
     children,
@@ -51,7 +50,7 @@ def _is_counted(part: Expr) -> bool:
 
 def _is_place(part: Expr) -> bool:
     small = isinstance(part, Number) and abs(part.value) < 1 << 30
-    return small or isinstance(part, Position | Edge | Scalar)
+    return small or isinstance(part, Position | Edge)
 
 
 def _parts(value: Expr) -> Iterator[Expr]:
