@@ -206,7 +206,13 @@ STORED = (
     .replace("            t = s", "            S[i, j] = p\n            t = s")
     .replace("return O", "return O, S")
 )
-SHAPES = {"guarded": COPE, "without a guard": UNGUARDED, "the scan stored": STORED}
+GIVEN = UNGUARDED.replace('"N D"])', '"N D"], c: float)').replace("0.3 * p", "c * p")
+SHAPES = {
+    "guarded": COPE,
+    "without a guard": UNGUARDED,
+    "the scan stored": STORED,
+    "times an argument": GIVEN,
+}
 
 
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)

@@ -323,7 +323,7 @@ class _Lowering:
         logarithms = self.rounded.logarithms if self.rounded is not None else frozenset[str]()
         ops = in_powers_of_two(bounded(ops), b.name, logarithms)
         ops = factors_behind(b, met(ops))
-        ops = exact_integers(needed(ops))
+        ops = exact_integers(needed(ops), b.lengths)
         ops = in_one(outside(b, shared(ops, b.name)))
         self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)

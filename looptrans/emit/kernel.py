@@ -483,8 +483,8 @@ class _Writer:
                 text = f"tl.cast({text}, tl.int64)"
         elif kind == "int" and self.widths.is_wide(value):
             self.widths.wide.add(let.name)
-        elif kind == "int" and self.counts[let.name] > 1 and let.name not in self.widths.read_only:
-            # A value that a loop carries keeps the type it has at first.
+        elif kind == "int" and self.counts[let.name] > 1 and let.name in self.widths.places:
+            # It stays as wide as it is at first.
             self.widths.wide.add(let.name)
             text = f"tl.cast({text}, {self.expr.index_type()})"
         return f"{name} = {text}"

@@ -41,33 +41,32 @@ class Widths:
     Attributes:
         long: Names of those that have 64 bits whatever `INDEX` is.
         wide: Names of those written so far that have the type `INDEX`.
-        read_only: Names of those that are loaded and take no part in a subscript, so that they need
-            not have the type `INDEX`.
+        places: Names of those that take part in a subscript or in an end of a loop, and so are as
+            wide as `INDEX`.
     """
 
     long: frozenset[str] = frozenset()
     wide: set[str] = field(default_factory=set)
-    read_only: frozenset[str] = frozenset()
+    places: frozenset[str] = frozenset()
 
     @staticmethod
     def of(body: tuple[Op, ...]) -> Widths:
         """Return the widths in a kernel's body before anything of it is written."""
         ops = tuple(ops_in(body))
         lets = [op for op in ops if isinstance(op, Let) and kind_of(op.value) == "int"]
+        used = _in_places(ops)
+        for let in reversed(lets):
+            if let.name in used:
+                used |= {part.name for part in walk(let.value) if isinstance(part, Name)}
         # What a loop carries may grow beyond what each iteration has.
-        carried = frozenset(_carried(body, frozenset()))
-        widths = Widths(carried & {let.name for let in lets})
+        long = set(_carried(body, frozenset()))
+        # Both ways through a branch have one type.
+        long |= {name for op in ops if isinstance(op, Branch) for name in _set_in(op)} - used
+        widths = Widths(frozenset(long & {let.name for let in lets}), places=frozenset(used))
         size = -1
         while size != len(widths.long):
             size = len(widths.long)
             widths.long |= {let.name for let in lets if widths.is_long(let.value)}
-        used = _in_subscripts(ops)
-        for let in reversed(lets):
-            if let.name in used:
-                used |= {part.name for part in walk(let.value) if isinstance(part, Name)}
-        loads = {let.name for let in lets if isinstance(let.value, Load)}
-        other = {let.name for let in lets if not isinstance(let.value, Load)}
-        widths.read_only = frozenset(loads - other - used)
         return widths
 
     def is_long(self, expr: Expr) -> bool:
@@ -134,13 +133,15 @@ def _carried(ops: tuple[Op, ...], before: frozenset[str]) -> Iterator[str]:
             yield from _carried(op.body, before)
 
 
-def _in_subscripts(ops: Sequence[Op]) -> set[str]:
-    """Return the names that stand in subscripts themselves."""
-    return {
-        part.name
-        for op in ops
-        for _, subscripts in accesses_of(op)
-        for subscript in subscripts
-        for part in walk(subscript)
-        if isinstance(part, Name)
-    }
+def _set_in(branch: Branch) -> set[str]:
+    """Return the names that are set in a branch."""
+    every = ops_in((*branch.body, *branch.otherwise))
+    return {op.name for op in every if isinstance(op, Let)}
+
+
+def _in_places(ops: Sequence[Op]) -> set[str]:
+    """Return the names that stand in subscripts, or in the ends of loops, themselves."""
+    found = [each for op in ops for _, subscripts in accesses_of(op) for each in subscripts]
+    loops = (op for op in ops if isinstance(op, TileLoop | ElementLoop | RowBlock))
+    found += [end for loop in loops for end in exprs_of(loop)]
+    return {part.name for each in found for part in walk(each) if isinstance(part, Name)}

@@ -10,7 +10,7 @@ steps `r = a * r + b`, which may begin anew. To the other states it is then one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations
 
@@ -59,10 +59,8 @@ def beside_scans(step: Recurrence) -> Iterator[Recurrence]:
         given, inputs = _as_inputs(step, chosen)
         others = tuple(_given(state, given) for state in step.states if state not in chosen)
         if others:
-            whole, found_inputs = _whole_inputs(
-                others, inputs, {each.name for each in given.values()}
-            )
-            yield replace(step, states=whole, inputs=found_inputs)
+            whole, found = _whole_inputs(others, inputs, step.parameters, given.values())
+            yield replace(step, states=whole, inputs=found)
 
 
 def _as_inputs(
@@ -109,8 +107,8 @@ def _with(
         known.add(state.name)
     others = tuple(_given(state, given) for state in step.states if state not in chosen)
     if others:
-        whole, found_inputs = _whole_inputs(others, inputs, {each.name for each in given.values()})
-        forms, more = appended(replace(step, states=whole, inputs=found_inputs))
+        whole, every = _whole_inputs(others, inputs, step.parameters, given.values())
+        forms, more = appended(replace(step, states=whole, inputs=every))
         found |= {form.state.name: form for form in forms}
         laws += more
     states = tuple(found[state.name] for state in step.states)
@@ -118,18 +116,22 @@ def _with(
 
 
 def _whole_inputs(
-    states: tuple[StateVariable, ...], inputs: tuple[Input, ...], given: set[str]
+    states: tuple[StateVariable, ...],
+    inputs: tuple[Input, ...],
+    parameters: tuple[Input, ...],
+    given: Iterable[Input],
 ) -> tuple[tuple[StateVariable, ...], tuple[Input, ...]]:
     """Return states with one input for each value that is made of what is given and of inputs.
 
     What holds whatever such a value is holds for it.
     """
     made: dict[Value, Input] = {}
-    known = {each.name: each.value for each in inputs}
+    known = {each.name: each.value for each in (*inputs, *parameters)}
+    looked_at = {each.name for each in given}
 
     def change(value: Value) -> Value | None:
         names = set(names_of(value))
-        if isinstance(value, Real) or not names & given or any(n[0] in "st" for n in names):
+        if isinstance(value, Real) or not names & looked_at or any(n[0] in "st" for n in names):
             return None
         if value not in made:
             number = len(inputs) + len(made) + 1

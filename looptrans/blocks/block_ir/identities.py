@@ -16,13 +16,12 @@ from looptrans.blocks.block_ir.expr import (
     Expr,
     Number,
     Position,
-    Scalar,
     Unary,
     Where,
     children,
     kind_of,
 )
-from looptrans.blocks.block_ir.integers import exact, is_long
+from looptrans.blocks.block_ir.integers import is_long
 from looptrans.ir.monoids import IDENTITIES, Monoid
 
 
@@ -42,7 +41,7 @@ def counted(op: Monoid, value: Expr) -> Expr:
     # A product soon has more than 32 bits, whatever it is of.
     is_plain = _is_counted if op == "+" else _is_place
     plain = op != "*" and all(map(is_plain, _parts(value)))
-    return value if plain or is_long(value) else Cast(exact(value), "int64")
+    return value if plain or is_long(value) else Cast(value, "int64")
 
 
 def _is_counted(part: Expr) -> bool:
@@ -51,7 +50,7 @@ def _is_counted(part: Expr) -> bool:
 
 def _is_place(part: Expr) -> bool:
     small = isinstance(part, Number) and abs(part.value) < 1 << 30
-    return small or isinstance(part, Position | Edge | Scalar)
+    return small or isinstance(part, Position | Edge)
 
 
 def _parts(value: Expr) -> Iterator[Expr]:

@@ -114,7 +114,8 @@ class Nest:
             with self.shapes.bound(storage):
                 places = tuple(self.b.index(s) for s in storage.subscripts)
                 with self.b.guarded(*self._held(storage, places)):
-                    value = as_float(self.b.load(array.name, places, array.element))
+                    value = self.b.load(array.name, places, array.element)
+                    value = as_float(value) if array.element == "float" else value
         else:
             value = self._first(array.name, array.element)
         kind = array.element
