@@ -249,6 +249,29 @@ import triton.language as tl
 
 
 @triton.jit
+def _dot_widened(left, right, total, kind: tl.constexpr, split: tl.constexpr):
+    """A product in float32 of inputs that are widened to it, and of another operand.
+
+    TF32, in which matrix units multiply float32, has 11 bits, all that float16 has: where inputs
+    are float16 the other operand (left or right, the one that `split` names) is multiplied in two
+    parts, with an error of 2**-22. Where they are bfloat16, which has 8 bits, one is enough.
+    """
+    if kind == tl.float32:
+        return tl.dot(left, right, total, input_precision="ieee")
+    elif kind == tl.bfloat16:
+        return tl.dot(left, right, total)
+    elif split == "left":
+        high = (left.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        # What is left of an infinity is nothing.
+        low = tl.where(high == left, 0.0, left - high)
+        return tl.dot(high, right, tl.dot(low, right, total))
+    else:
+        high = (right.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        low = tl.where(high == right, 0.0, right - high)
+        return tl.dot(left, high, tl.dot(left, low, total))
+
+
+@triton.jit
 def _hidden_zeros(rows: tl.constexpr, columns: tl.constexpr, number: tl.constexpr, size):
     """Zeros that are no constants to a compiler: it does not know that no size is negative.
 
@@ -386,6 +409,7 @@ def attention_eight_bits_kernel(
     SCALE_POSITIVE: tl.constexpr,
     INDEX: tl.constexpr,
     BLOCK_I: tl.constexpr, BLOCK_J: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_E: tl.constexpr,
+    LATE: tl.constexpr,
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
@@ -417,7 +441,7 @@ def attention_eight_bits_kernel(
     lse_ptr += b * stride_lse_b
     lse_ptr += h * stride_lse_h
 
-    O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
+    O = _hidden_zeros(BLOCK_I, BLOCK_D, 0, M)  # no constants, or ptxas lets each product wait
     m = tl.full([BLOCK_I], float("-inf"), tl.float32)  # S1
     l = tl.zeros([BLOCK_I], tl.float32)  # S2
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
@@ -429,6 +453,9 @@ def attention_eight_bits_kernel(
     S_bhij_scale = scale * 1.4426950408889634  # in units of log2(e)
     S_bhij_inside = 1.0 if SCALE_POSITIVE else S_bhij_scale  # for elements
     S_bhij_outside = S_bhij_scale if SCALE_POSITIVE else 1.0  # for their maximum
+    if LATE:
+        O_late = tl.zeros([BLOCK_I, BLOCK_J], tl.float32)
+        j_late = tl.full([BLOCK_J], -1, INDEX)  # no block yet
     # What is read as it would be in a block that begins at 0.
     j_at = tl.arange(0, BLOCK_J).to(INDEX)
     K_scale_at = K_scale_ptr + j_at * stride_K_scale_j
@@ -438,11 +465,23 @@ def attention_eight_bits_kernel(
     # Full blocks.
     for j_from in range(0, tl.cast(j_full, tl.int64), BLOCK_J):
         j_first = tl.cast(j_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
+        j = j_first + tl.arange(0, BLOCK_J)
         K_scale_j = tl.load(K_scale_at + j_first * stride_K_scale_j)  # S3
         K_je = tl.load(K_at + j_first * stride_K_j, mask=e_in[None, :], other=0).to(tl.int32)  # S3
         S_bhij = K_scale_j.to(tl.float32)[None, :] * tl.dot(
             Q_ie, tl.trans(K_je.to(tl.float32).to(Q_ptr.dtype.element_ty)), input_precision="ieee"
         ) * S_bhij_inside  # S3
+        if LATE:
+            V_jd = tl.cast(
+                tl.load(
+                    V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    other=0.0
+                ).to(tl.int32),
+                tl.int64
+            )  # S6
+            # S6: of the block before
+            O = _dot_widened(O_late, V_jd.to(tl.float32), O, Q_ptr.dtype.element_ty, "left")
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S8
         # 0 as long as nothing was seen
         m_bhij_finite = tl.where(m_bhij > float("-inf"), m_bhij, 0.0)
@@ -450,13 +489,22 @@ def attention_eight_bits_kernel(
         exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S9
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
         V_scale_j = tl.load(V_scale_at + j_first * stride_V_scale_j)  # S6
-        V_jd = tl.load(V_at + j_first * stride_V_j, mask=d_in[None, :], other=0).to(tl.int32)  # S6
-        O = tl.dot(
-            (exp_S_bhij * V_scale_j.to(tl.float32)[None, :]).to(V_scale_ptr.dtype.element_ty),
-            V_jd.to(tl.float32).to(V_scale_ptr.dtype.element_ty),
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S6
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            O_late = exp_S_bhij * V_scale_j.to(tl.float32)[None, :]
+            j_late = j
+        else:
+            V_jd = tl.cast(
+                tl.load(V_at + j_first * stride_V_j, mask=d_in[None, :], other=0).to(tl.int32),
+                tl.int64
+            )  # S6
+            O = _dot_widened(
+                exp_S_bhij * V_scale_j.to(tl.float32)[None, :],
+                V_jd.to(tl.float32),
+                O * exp_m[:, None],
+                Q_ptr.dtype.element_ty,
+                "left"
+            )  # S6
         m = m_bhij  # S4
     # The last, partial block.
     for j_from in range(tl.cast(j_full, tl.int64), tl.cast(N, tl.int64), BLOCK_J):
@@ -469,6 +517,17 @@ def attention_eight_bits_kernel(
         S_bhij = K_scale_j.to(tl.float32)[None, :] * tl.dot(
             Q_ie, tl.trans(K_je.to(tl.float32).to(Q_ptr.dtype.element_ty)), input_precision="ieee"
         ) * S_bhij_inside  # S3
+        if LATE:
+            V_jd = tl.cast(
+                tl.load(
+                    V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                    mask=(j_late[:, None] >= 0) & d_in[None, :],
+                    other=0.0
+                ).to(tl.int32),
+                tl.int64
+            )  # S6
+            # S6: of the block before
+            O = _dot_widened(O_late, V_jd.to(tl.float32), O, Q_ptr.dtype.element_ty, "left")
         S_bhij = tl.where(j[None, :] < N, S_bhij, float("-inf"))  # outside: the least there is
         m_bhij = tl.maximum(m, tl.max(S_bhij, axis=1) * S_bhij_outside)  # S8
         # 0 as long as nothing was seen
@@ -477,16 +536,36 @@ def attention_eight_bits_kernel(
         exp_S_bhij = tl.exp2(S_bhij * S_bhij_outside - m_bhij_finite[:, None])  # S9
         l = l * exp_m + tl.sum(exp_S_bhij, axis=1)  # S9
         V_scale_j = tl.load(V_scale_at + j_first * stride_V_scale_j, mask=j < N, other=0.0)  # S6
-        V_jd = tl.load(
-            V_at + j_first * stride_V_j, mask=(j[:, None] < N) & d_in[None, :], other=0
-        ).to(tl.int32)  # S6
-        O = tl.dot(
-            (exp_S_bhij * V_scale_j.to(tl.float32)[None, :]).to(V_scale_ptr.dtype.element_ty),
-            V_jd.to(tl.float32).to(V_scale_ptr.dtype.element_ty),
-            O * exp_m[:, None],
-            input_precision="ieee"
-        )  # S6
+        if LATE:
+            O = O * exp_m[:, None]  # S6
+            O_late = exp_S_bhij * V_scale_j.to(tl.float32)[None, :]
+            j_late = tl.where(j < N, j, -1)
+        else:
+            V_jd = tl.cast(
+                tl.load(
+                    V_at + j_first * stride_V_j, mask=(j[:, None] < N) & d_in[None, :], other=0
+                ).to(tl.int32),
+                tl.int64
+            )  # S6
+            O = _dot_widened(
+                exp_S_bhij * V_scale_j.to(tl.float32)[None, :],
+                V_jd.to(tl.float32),
+                O * exp_m[:, None],
+                Q_ptr.dtype.element_ty,
+                "left"
+            )  # S6
         m = m_bhij  # S4
+    if LATE:
+        V_jd = tl.cast(
+            tl.load(
+                V_ptr + j_late[:, None] * stride_V_j + d[None, :] * stride_V_d,
+                mask=(j_late[:, None] >= 0) & d_in[None, :],
+                other=0.0
+            ).to(tl.int32),
+            tl.int64
+        )  # S6
+        # S6: of the block before
+        O = _dot_widened(O_late, V_jd.to(tl.float32), O, Q_ptr.dtype.element_ty, "left")
     m = m * 0.6931471805599453  # back from units of log2(e)
     O = tl.where(l[:, None] != 0.0, O / l[:, None], 0.0)  # S5
     tl.store(lse_ptr + i * stride_lse_i, m + tl.log(l), mask=i < M)  # S7
@@ -497,8 +576,8 @@ def attention_eight_bits_kernel(
     )  # S5
 
 
-def attention_eight_bits_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
-    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
+def attention_eight_bits_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages):
+    blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J, "LATE": LATE}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
@@ -506,15 +585,17 @@ def attention_eight_bits_kernel_footprint(
     width, /, num_stages, BLOCK_I, BLOCK_E, BLOCK_J, BLOCK_D, **_
 ):
     """Return the bytes of shared memory and the numbers in registers of a program."""
-    shared = width * BLOCK_I * BLOCK_E + num_stages * 8 * (BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D)
-    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J + BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    shared = width * BLOCK_I * BLOCK_E + 4 * BLOCK_J * BLOCK_D + num_stages * 8 * (
+        BLOCK_J * BLOCK_E + BLOCK_J * BLOCK_D
+    )
+    held = BLOCK_I * BLOCK_D + BLOCK_I * BLOCK_J + BLOCK_J * BLOCK_E
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
 attention_eight_bits_kernel_default = {
-    2: attention_eight_bits_kernel_config(128, 32, 8, 2),
-    4: attention_eight_bits_kernel_config(32, 32, 8, 1),
+    2: attention_eight_bits_kernel_config(128, 32, 0, 8, 2),
+    4: attention_eight_bits_kernel_config(32, 32, 0, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
@@ -522,9 +603,9 @@ attention_eight_bits_kernel_tuned = {
     2: _Tuned(
         attention_eight_bits_kernel,
         [
-            attention_eight_bits_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
-            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
-                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (2, 3)
+            attention_eight_bits_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((128, 8), (64, 4), (128, 4)), (32, 64, 128), (0, 1), (2, 3)
             )
         ],
         key=["H", "M", "N", "E", "D"],
@@ -533,9 +614,9 @@ attention_eight_bits_kernel_tuned = {
     4: _Tuned(
         attention_eight_bits_kernel,
         [
-            attention_eight_bits_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages)
-            for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
-                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (1, 2)
+            attention_eight_bits_kernel_config(BLOCK_I, BLOCK_J, LATE, num_warps, num_stages)
+            for (BLOCK_I, num_warps), BLOCK_J, LATE, num_stages in itertools.product(
+                ((32, 8), (32, 4), (64, 8)), (32, 16, 64), (0,), (1, 2)
             )
         ],
         key=["H", "M", "N", "E", "D"],
@@ -1632,7 +1713,7 @@ def attention_eight_bits_backward(
     return dQ, dK_scale, dV_scale, dscale
 
 
-@torch.library.custom_op(_free("attention_eight_bits_forward_ceb78da2"), mutates_args=())
+@torch.library.custom_op(_free("attention_eight_bits_forward_bd692309"), mutates_args=())
 def _attention_eight_bits_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, K_scale: torch.Tensor, V: torch.Tensor, V_scale: torch.Tensor,
     scale: float, scale_tensor: torch.Tensor | None, tune: bool
@@ -1652,7 +1733,7 @@ def _(Q, K, K_scale, V, V_scale, scale, scale_tensor, tune):
     )
 
 
-@torch.library.custom_op(_free("attention_eight_bits_backward_ceb78da2"), mutates_args=())
+@torch.library.custom_op(_free("attention_eight_bits_backward_bd692309"), mutates_args=())
 def _attention_eight_bits_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, K_scale: torch.Tensor, V: torch.Tensor, V_scale: torch.Tensor,
     scale: float, lse: torch.Tensor, O: torch.Tensor, dO: torch.Tensor, dlse: torch.Tensor,

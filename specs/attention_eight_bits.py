@@ -9,8 +9,8 @@ def attention_eight_bits(Q: Float[Array, "B H M E"], K: Int8[Array, "B H N E"], 
     is a real number; the results are O (B, H, M, D) and lse (B, H, M). K and V are tensors of 8-bit
     integers; with Float8e4m3fn or Float8e5m2 they are of 8-bit floating-point numbers.
 
-    Look at the products: an integer of eight bits is a number of bfloat16 and of float16, so they
-    are those of 16 bits, and the scales of rows stand outside. Q and the scales have gradients.
+    Look at the products: an integer of eight bits is a number of bfloat16 and of float16, so matrix
+    units multiply them as they are, and scales stand outside. Q and the scales have gradients.
     """
     S = zeros((B, H, M, N))
     O = zeros((B, H, M, D))

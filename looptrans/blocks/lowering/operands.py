@@ -7,7 +7,6 @@ exp(s - m)[i, j] * V[j, d]      at most 1: rounded to the type of V
 
 from __future__ import annotations
 
-from looptrans.blocks.block_ir.arithmetic import factors
 from looptrans.blocks.block_ir.expr import (
     Binary,
     Call,
@@ -41,17 +40,9 @@ def held_array(b: Builder, expr: Expr) -> str | None:
 
 def is_rounded(b: Builder, operand: Expr) -> bool:
     """Tell whether an operand is made one of 16 bits, where it meets one that has no more."""
-    if is_at_most_one(b, operand) or is_short(b, operand) or _is_weighted(b, operand):
+    if is_at_most_one(b, operand) or is_short(b, operand):
         return True
     return b.rounded and not is_divided(b, operand) and not _grows(b, operand)
-
-
-def _is_weighted(b: Builder, operand: Expr) -> bool:
-    """Tell whether a value is an element of input type times what is at most 1: in its range."""
-    above, below = factors(operand)
-    others = [part for part in above if fitting_array(b, part) is None]
-    one_element = len(above) - len(others) == 1
-    return not below and one_element and all(is_at_most_one(b, part) for part in others)
 
 
 def _grows(b: Builder, expr: Expr) -> bool:
