@@ -14,8 +14,8 @@ as a block that a loop goes over lie one behind the other, as the blocks do:
         for j in range(t, min(t + 16, N)):    ->         for j in range(t, min(t + 16, N)):
             s[j - t] = X[j]                                  s[j] = X[j]
 
-Iterations of which it is not known how many there are, as of `for t in range(n[b])`, share a part
-and set it to its first values.
+Iterations that hand something on, and of which it is not known how many there are, as of
+`for t in range(n[b])`, share a part and set it to its first values.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from looptrans.analysis.kept_flow import flow_of
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.index import Int, Var
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
@@ -159,15 +160,31 @@ def _laid_out(
 ) -> tuple[Layout, bool]:
     """Return how parts lie, and whether each iteration has one.
 
-    Those of inner loops share one where nothing says how many there are.
+    Those of inner loops share one where nothing says how many there are, and each waits for the one
+    before anyway.
 
     Raises:
         RangeNotFound: How far the outermost loop runs, or how large a part is, is not known.
     """
     for count in range(len(paths), 0, -1):
+        if count < len(paths) and not _hands_on(program, paths[count], array.name):
+            break
         with contextlib.suppress(RangeNotFound):
             return Layout.of(program, array, paths[:count], uses), count == len(paths)
     return Layout.of(program, array, paths, uses), True
+
+
+def _hands_on(program: Program, path: LoopPath, array: str) -> bool:
+    """Tell whether iterations hand something on in other arrays than this one."""
+    labels = {
+        place.label
+        for place in placed(program)
+        if place.position[: len(path.position)] == path.position
+    }
+    return any(
+        each.carried_by == path.variable and each.array != array and each.source in labels
+        for each in flow_of(program).dependences
+    )
 
 
 def _filled(program: Program, creation: Assign, value: Create) -> tuple[Node, ...]:
