@@ -15,7 +15,8 @@ LANGUAGE = frozenset(
         r"\w+",
         "def for in if else return assert and or not range parallel private zeros full ones empty"
         " sum max min all exp exp2 log sqrt abs tanh where inf float int bool Float Int Bool Array"
-        " dtype float32 float16 int32 Int8 UInt8 Float8e4m3fn Float8e5m2 True False uniform Const stop_gradient",
+        " dtype float32 float16 int32 True False uniform Const stop_gradient"
+        " Int8 UInt8 Float8e4m3fn Float8e5m2",
     )
 )
 _LABEL = re.compile(r"#\s*([A-Z][A-Za-z_]*\d+)\b")
