@@ -49,13 +49,22 @@ def eight(
 def test_integers_of_eight_bits() -> None:
     """They are multiplied as what they are, in 16 bits where the other side has no more."""
     torch.manual_seed(0)
-    Q, k = torch.randn(5, 16), torch.rand(70) / 100
+    Q, k = torch.randn(5, 16, requires_grad=True), (torch.rand(70) / 100).requires_grad_()
     K = torch.randint(-128, 128, (70, 16), dtype=torch.int8)
     V = torch.randint(0, 256, (70, 16), dtype=torch.uint8)
     eight = looptrans.compile(EIGHT_BITS)
     found, counts = eight(Q, K, k, V)
     weights = torch.softmax((Q.double() @ K.double().T) * k, 1)
-    assert torch.allclose(found.double(), weights @ (V.double() - 128), rtol=1e-4, atol=1e-3)
+    wanted = weights @ (V.double() - 128)
+    assert torch.allclose(found.double(), wanted, rtol=1e-4, atol=1e-3)
+    given = torch.randn(5, 16)
+    pairs = zip(
+        torch.autograd.grad(found, [Q, k], given),
+        torch.autograd.grad(wanted, [Q, k], given.double()),
+        strict=True,
+    )
+    for one, other in pairs:
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-3 * float(other.abs().max()))
     wide = K.long()
     assert torch.equal(counts, wide[:, 0] + wide[:, 1] * wide[:, 2] - V.long()[:, 0])
     with pytest.raises(ValueError, match=r"K should be torch.int8, and is torch.int64"):
@@ -137,9 +146,10 @@ def test_two_numbers_in_one_byte() -> None:
     assert torch.allclose(found.double(), Q.double() @ unpacked.T, rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_not_read_has_its_type_too() -> None:
-    text = """
-def unread(x: Float[Array, "N"], u: UInt8[Array, "N"]):
+@pytest.mark.parametrize("stated", ["UInt8[Array, 'N']", "\"UInt8[Array, 'N']\""])
+def test_what_is_not_read_has_its_type_too(stated: str) -> None:
+    text = f"""
+def unread(x: Float[Array, "N"], u: {stated}):
     y = zeros(N)
     for i in range(N):
         y[i] = x[i]

@@ -486,6 +486,7 @@ ALL = (
     "attention_bias",
     "attention_causal",
     "attention_causal_bottom_right",
+    "attention_eight_bits",
     "attention_gqa",
     "attention_naive",
     "logsumexp",

@@ -27,7 +27,7 @@ from looptrans.version import __version__
 
 if TYPE_CHECKING:
     from looptrans.adjoint.derived import Backward
-    from looptrans.ir.program import Array, Program
+    from looptrans.ir.program import Program
 
 Form: TypeAlias = Literal["kernels", "launch", "atomics"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -74,8 +74,8 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     """
     program = found.program if form == "kernels" else _formed(found, form)
     declared = {s.name for s in found.saved} | set(found.incoming.values())
-    exact = {a.name for a in found.program.arrays if a.name in declared and _is_exact(a)}
-    rounded = {a.name for a in found.listing.arrays if not _is_exact(a)}
+    exact = {a.name for a in found.program.arrays if a.name in declared and a.stated == "float32"}
+    rounded = {a.name for a in found.listing.arrays if a.stated != "float32"}
     exact |= {gradient for name, gradient in found.gradients.items() if name not in rounded}
     kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
     forward = _in_float32(lowered(found.forward), kept & exact)
@@ -121,10 +121,6 @@ def _formed(found: Backward, form: Form) -> Program:
         reason = f"its backward pass has no form {form}: {ways.get(form, 'it is not shown right')}"
         raise Refused(NotInForm(reason), found.listing, found.program)
     return derivation.last
-
-
-def _is_exact(array: Array) -> bool:
-    return array.stated == "float32"
 
 
 def _in_float32(program: BlockProgram, names: Iterable[str]) -> BlockProgram:

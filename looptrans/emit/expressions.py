@@ -52,6 +52,7 @@ from looptrans.emit.precision import Precision
 from looptrans.emit.widths import Widths
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Param
 from looptrans.ir.monoids import Folding
+from looptrans.ir.program import NARROW
 
 CHOICE, NOT, COMPARE, OR, AND, SUM, PRODUCT, SIGN, ATOM = range(9)
 
@@ -102,6 +103,7 @@ class Expressions(Mentions):
         self.at: dict[Key, FirstBlock] = {}
         self.counted: set[Dim] = set()
         self._precisions = Precision(kernel)
+        self._narrow = {array.name for array in kernel.arrays if array.dtype in NARROW}
 
     # Index expressions.
 
@@ -368,10 +370,8 @@ class Expressions(Mentions):
             if load.other is not None:
                 arguments.append(f"other={number(load.other).text}")
         loaded = _called("tl.load", *arguments)
-        types = {each.name: each.dtype for each in self.kernel.arrays}
-        is_narrow = load.kind == "int" and types[load.array] in ("int8", "uint8", "int16")
         # What integers of few bits are added to would have as few.
-        return Text(f"{loaded.text}.to(tl.int32)", ATOM) if is_narrow else loaded
+        return Text(f"{loaded.text}.to(tl.int32)", ATOM) if load.array in self._narrow else loaded
 
     def _mask(self, mask: Expr, own: tuple[Dim, ...], array: str) -> str:
         if not set(dims_of(mask)) <= set(own):

@@ -69,8 +69,8 @@ STATED = {
     "UInt8": "uint8",
     "Int16": "int16",
 }
-
-
+# Integers of fewer than 32 bits: the least and the greatest.
+NARROW = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
 # Types whose numbers every floating-point type of 16 bits has.
 EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "int8", "uint8")
 
@@ -104,8 +104,8 @@ class Array:
     @property
     def stated(self) -> str | None:
         """The type that an annotation states, where it says more than what elements are."""
-        name = (self.annotation or "").partition("[")[0].rpartition(".")[2]
-        return STATED.get(name)
+        text = (self.annotation or "").strip("\"'")  # a whole annotation may be a string
+        return STATED.get(text.partition("[")[0].rpartition(".")[2])
 
 
 @dataclass(frozen=True, slots=True)

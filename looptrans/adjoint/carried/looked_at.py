@@ -1,7 +1,7 @@
 """Single numbers that others look at in between: kept, they leave states that have closed forms.
 
-pos = pos + g[j]                  pos is kept for every iteration;
-m = max(m, s[j] - pos)     ->     m and l are an operator's, of which s[j] - pos is an input
+pos = pos + g[j]                pos is kept for every iteration,
+m = max(m, s[j] - pos)    ->    m and l have an operator, of which s[j] - pos is an input
 l = l * exp(…) + …
 """
 

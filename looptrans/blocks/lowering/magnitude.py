@@ -24,9 +24,7 @@ from looptrans.blocks.block_ir.expr import (
 from looptrans.blocks.lowering.builder import Builder
 from looptrans.ir.affine import form_of
 from looptrans.ir.index import Int
-from looptrans.ir.program import Array
-
-INTEGERS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int16": (-32768.0, 32767.0)}
+from looptrans.ir.program import NARROW, Array
 
 
 def is_at_most_one(b: Builder, expr: Expr) -> bool:
@@ -120,7 +118,7 @@ def bounds(b: Builder, expr: Expr) -> tuple[float, float]:
 
 def _of_elements(array: Array) -> tuple[float, float]:
     """Return between which numbers the elements of an integer array are, and 0 beyond its end."""
-    low, high = INTEGERS.get(array.stated or "", (-math.inf, math.inf))
+    low, high = NARROW.get(array.stated or "", (-math.inf, math.inf))
     if array.value_range is not None:
         first, end = (form_of(each) for each in array.value_range)
         low = max(low, float(first.constant)) if first.is_constant else low

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from looptrans.executor.inputs import Inputs
-from looptrans.ir.program import Array, Declaration, Program
+from looptrans.ir.program import Declaration, Program
 from looptrans.runtime.verifying.inputs import with_arrays
 from looptrans.runtime.verifying.memory import ODD_LAYOUTS, Guarded, guarded, to_array, to_tensor
 from looptrans.runtime.verifying.traffic_watch import watched
@@ -65,10 +65,6 @@ def argument_type(program: Program, name: str, dtype: str) -> torch.dtype:
     return own
 
 
-def _is_exact(array: Array) -> bool:
-    return array.stated == "float32"
-
-
 def element_type(program: Program, name: str, dtype: str) -> torch.dtype:
     """Return the type of an output: what the listing asks for, else that of the inputs."""
     array = program.array(name)
@@ -87,7 +83,7 @@ def element_type(program: Program, name: str, dtype: str) -> torch.dtype:
     if array.role == "input":
         return argument_type(program, name, dtype)
     floats = [a for a in program.arrays if a.role == "input" and a.element == "float"]
-    return torch.float32 if all(map(_is_exact, floats)) else getattr(torch, dtype)
+    return torch.float32 if all(a.stated == "float32" for a in floats) else getattr(torch, dtype)
 
 
 def once_rounded(values: Any, dtype: torch.dtype) -> Any:
