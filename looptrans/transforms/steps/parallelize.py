@@ -143,7 +143,9 @@ def _written_as_updates(program: Program, found: Iterations) -> bool:
 
 def _is_update(node: Node, fold: Fold) -> bool:
     """Tell whether a statement joins to a cell what is worked out without the array it is in."""
-    operand = update_operand(node, fold.operator) if isinstance(node, Assign) else None
-    if not isinstance(node, Assign) or operand is None:
+    if not isinstance(node, Assign):
+        return False
+    operand = update_operand(node, fold.operator)
+    if operand is None:
         return False
     return fold.array not in names_at(replace(node, targets=(), values=(operand,)))
