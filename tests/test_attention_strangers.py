@@ -22,9 +22,9 @@ from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.adjoint.rewriting.first_terms import with_first_terms_inside  # noqa: E402
 from looptrans.adjoint.rewriting.own_names import with_own_names  # noqa: E402
 from looptrans.adjoint.rewriting.row_parts import with_parts_of_rows  # noqa: E402
-from looptrans.blocks.block_ir.ops import TileLoop, has_products, most_dims  # noqa: E402
+from looptrans.blocks.block_ir.ops import TileLoop, has_products, most_dims, products_in  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
-from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.emit.listing import emitted, lowered  # noqa: E402
 from looptrans.executor import execute  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
 from tests.analysis import program  # noqa: E402
@@ -772,3 +772,55 @@ def test_scores_added_up_in_loops_of_each_pass_are_one_score() -> None:
         return torch.softmax(scores.masked_fill(~seen, float("-inf")), 1) @ v
 
     compare(IN_TWO_LOOPS, theirs, normal((13, 8), (13, 4), (17, 8), (17, 4), (17, 6), (1,)), [])
+
+
+# Keys and what is looked up for a pair of rows, the same for all heads (Shaw et al., 2018).
+RELATIVE = """
+def relative(Q: Float[Array, "B H N E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"],
+             R: Float[Array, "2*W+1 E"], W: Const):
+    S = zeros((B, H, N, N))
+    O = zeros((B, H, N, D))
+    for b in range(B):
+        for h in range(H):
+            for i in range(N):
+                m = -inf
+                for j in range(N):
+                    S[b, h, i, j] = SCORE
+                    m = max(m, S[b, h, i, j])
+                l = 0.0
+                for j in range(N):
+                    l += exp(S[b, h, i, j] - m)
+                for d in range(D):
+                    O[b, h, i, d] = sum(exp(S[b, h, i, j] - m) * V[b, h, j, d] for j in range(N))
+                    O[b, h, i, d] /= l
+    return O
+"""
+KEY, FAR = "K[b, h, j, e]", "R[min(max(j - i, -W), W) + W, e]"
+RELATIVES = (
+    f"sum(Q[b, h, i, e] * ({KEY} + {FAR}) for e in range(E))",
+    f"sum(Q[b, h, i, e] * {KEY} for e in range(E)) + sum(Q[b, h, i, e] * {FAR} for e in range(E))",
+)
+
+
+@pytest.mark.parametrize("score", RELATIVES)
+def test_keys_are_multiplied_with_rows_beside_what_is_looked_up_for_pairs(score: str) -> None:
+    """Heads are no rows, though what is looked up would be a product then: keys have none then."""
+    (kernel,) = lowered(program(RELATIVE.replace("SCORE", score))).kernels
+    assert [dim.name for dim in kernel.grid if dim.role == "rows"] == ["i"]
+    loop = next(op for op in kernel.body if isinstance(op, TileLoop))
+    assert sum(1 for _ in products_in((loop,))) == 2  # and with values
+
+
+def test_looked_up_keys_have_the_gradients_of_torch() -> None:
+    def theirs(q: Any, k: Any, v: Any, r: Any, w: int) -> Any:
+        at = torch.arange(q.shape[2])
+        far = r[(at[None, :] - at[:, None]).clamp(-w, w) + w]
+        scores = q @ k.mT + torch.einsum("bhie,ije->bhij", q, far)
+        return torch.softmax(scores, 3) @ v
+
+    shapes = (2, 2, 19, 4), (2, 2, 19, 4), (2, 2, 19, 3), (7, 4)
+    text = RELATIVE.replace("SCORE", RELATIVES[0])
+    compare(text, theirs, normal(*shapes), [3])
+    kernels = emitted_with_backward(program(text)).backward.kernels
+    (kernel,) = (kernel for kernel in kernels if "dK" in kernel.name)
+    assert [dim.name for dim in kernel.grid if dim.role == "rows"] == ["j"]

@@ -443,3 +443,21 @@ def test_timings_survive_the_process_serve_like_sizes_and_are_of_one_gpu(tmp_pat
     compiled, first, long = run("64", "a third", 1000)
     assert (compiled, long) == ([2, 2], 1)
     assert first != chosen[:3]
+
+
+def test_a_sum_over_blocks_for_blocks_of_columns_takes_small_ones() -> None:
+    """B[j, k] would be a block of 512 by 512 as well."""
+    (kernel,) = blocks_of("""
+def f(B: Float[Array, "N K"], v: Float[Array, "N"], u: Float[Array, "M"]):
+    Y = zeros((M, K))
+    z = zeros(M)
+    for i in range(0, M):
+        for k in range(0, K):
+            for j in range(0, N):
+                Y[i, k] = Y[i, k] + tanh(v[j]) * B[j, k]
+        z[i] = tanh(u[i])
+    return Y, z
+""").kernels
+    sizes = [each.blocks["BLOCK_J"] * each.blocks["BLOCK_K"] for each in kernel.narrow.tuned]
+    assert sizes[0] <= 64 * 64
+    assert max(sizes) <= 128 * 128

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
@@ -9,7 +10,16 @@ from itertools import count
 from looptrans.adjoint.rewriting.attaining import with_extrema_written
 from looptrans.algebra.appending.append import Append, appends
 from looptrans.blocks.block_ir.expr import Dim, Position, Role, dims_of
-from looptrans.blocks.block_ir.ops import MOST_DIMS, Let, RowBlock, has_products, most_dims, ops_in
+from looptrans.blocks.block_ir.ops import (
+    MOST_DIMS,
+    ElementLoop,
+    Let,
+    RowBlock,
+    has_products,
+    most_dims,
+    ops_in,
+    products_in,
+)
 from looptrans.blocks.block_ir.program import BlockProgram, Filled, Kernel, NotLowered, Rounding
 from looptrans.blocks.fitting.configs import choices
 from looptrans.blocks.kernel_arguments import arguments_of, constants_of, dims_in
@@ -227,18 +237,38 @@ class _Lowering:
     ) -> Kernel:
         """Lower a nest; a row is a program of its own where its blocks have few dimensions then.
 
-        Rows that read the same share it in a block, but a matrix product has no third row.
+        Rows that read the same share it in a block, but a matrix product has no third row. Of
+        several rows that may be left, those are that have most products. So it is where rows share
+        a product that each iteration of a loop has for itself, and not what else is multiplied:
+
+            Q[h, i, e] * R[i - j, e]   rows h, one i after the other
+            Q[h, i, e] * K[h, j, e]    a product for rows i of one h
         """
-        kernel = self._formed(name, group, (kept, before), self.alone)
+        memory = kept, before
+        kernel = self._formed(name, group, memory, self.alone)
+        others = self._of_fewer_rows(name, group, memory, self.alone, kernel)
+        if most_dims(kernel.body) <= MOST_DIMS:
+            return max((kernel, *others), key=_products)
+        return max(others, key=_products, default=kernel)
+
+    def _of_fewer_rows(
+        self,
+        name: str,
+        group: list[tuple[int, Node]],
+        memory: tuple[frozenset[str], frozenset[str]],
+        alone: frozenset[str],
+        kernel: Kernel,
+    ) -> Iterator[Kernel]:
+        """Yield kernels with fewer rows where blocks have too many dimensions, or products few."""
         rows = [dim.name for dim in kernel.grid if dim.role == "rows"]
-        if len(rows) < 2 or most_dims(kernel.body) <= MOST_DIMS:
-            return kernel
+        if len(rows) < 2 or not (most_dims(kernel.body) > MOST_DIMS or _one_by_one(kernel)):
+            return
         for row in rows:
             with suppress(NotLowered):
-                other = self._formed(name, group, (kept, before), self.alone | {row})
+                other = self._formed(name, group, memory, alone | {row})
                 if most_dims(other.body) <= MOST_DIMS:
-                    return other
-        return kernel
+                    yield other
+                yield from self._of_fewer_rows(name, group, memory, alone | {row}, other)
 
     def _formed(
         self,
@@ -395,6 +425,22 @@ def _fill(creation: Create | None, name: str) -> float | int | bool | None:
             return creation.fill.value
         raise NotLowered(f"{name} is filled with something that is no plain number")
     return 1.0 if creation.function == "ones" else 0.0
+
+
+def _products(kernel: Kernel) -> int:
+    """Return how many matrix products a kernel has."""
+    return sum(1 for _ in products_in(kernel.body))
+
+
+def _one_by_one(kernel: Kernel) -> bool:
+    """Tell whether a loop goes one by one for its products, beside blocks of rows that have none.
+
+    That is, whether blocks of three dimensions are multiplied in it.
+    """
+    return any(
+        isinstance(op, ElementLoop) and has_products(op.body) and most_dims(op.body) == MOST_DIMS
+        for op in ops_in(kernel.body)
+    )
 
 
 def _require_room(kernel: Kernel) -> None:

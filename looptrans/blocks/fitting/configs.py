@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
-from math import inf
+from math import inf, prod
 
 from looptrans.blocks.block_ir.expr import Dim, Dot, Expr, Load, dims_of, walk
 from looptrans.blocks.block_ir.ops import ElementLoop, Op, TileLoop, exprs_of, ops_in
@@ -21,6 +22,10 @@ _SHARED = 227 * 1024
 _FEW = (128, 64), (128, 32), (64, 64), (64, 32), (64, 16)
 _MOST = 112
 _DEEP = 64  # how much of what it sums over a plain product takes at once
+# How many elements of a block that is summed are enough where nothing is timed, and at all.
+_AREA = 4096
+_LARGEST_AREA = 16 * 1024
+_LEAST = 16
 _PLAIN = 64  # a block of a plain product, and nothing beside it
 # Of more products, the last need what the first began with: see `strain`, whose limits stand with
 # the blocks. Addresses do not become fewer with the blocks, so that less of them fits beside.
@@ -65,7 +70,8 @@ def choices(
         sizes = ((16, 32), (16,)) if products else ((4, 8, 16), (4, 8, 16))
         spaces = tuple(_square(blocks, each) for each in sizes)
         return Choice(spaces[0][0], spaces[0]), Choice(spaces[1][0], spaces[1])
-    return _of_reductions(rows, tiles, _contiguous(body))
+    shapes = {frozenset(d.block for d in dims_of(e) if d.block) for e in _everything(body)}
+    return _of_reductions(rows, tiles, _contiguous(body), shapes)
 
 
 def _of_rows_alone(row: str, tiles: tuple[Dim, ...]) -> Choice:
@@ -249,8 +255,19 @@ def _contiguous(body: tuple[Op, ...]) -> set[Dim]:
 
 
 def _of_reductions(
-    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], contiguous: set[Dim]
+    rows: tuple[Dim, ...],
+    tiles: tuple[Dim, ...],
+    contiguous: set[Dim],
+    shapes: set[frozenset[str]],
 ) -> tuple[Choice, Choice]:
+    """Return the configurations of rows that are summed, or of what is done element by element.
+
+    Args:
+        rows: The dimensions of rows.
+        tiles: Those of tiles.
+        contiguous: Those along which arrays are read that lie in one piece.
+        shapes: The sides of the blocks that are worked with.
+    """
     own = tuple(d.block or "" for d in rows)
     inner = tuple(dict.fromkeys(d.block or "" for d in tiles))
     if not inner:
@@ -265,8 +282,17 @@ def _of_reductions(
         return (Choice(across, _tuned((*own, *inner), sizes, (4, 8), (2,), across)),) * 2
     first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 512)
     sizes = tuple((1, 4, 16) if n in own else (128, 512, 1024) for n in (*own, *inner))
+    while _area(first, shapes) > _AREA and max(first.values()) > _LEAST:
+        first[max(first, key=lambda name: first[name])] //= 2
     start = Config(first, 4, 2)
-    return (Choice(start, _tuned((*own, *inner), sizes, (4, 8), (2,), start)),) * 2
+    every = _tuned((*own, *inner), sizes, (4, 8), (2,), start)
+    fitting = (each for each in every if _area(each.blocks, shapes) <= _LARGEST_AREA)
+    return (Choice(start, _with(start, *fitting)),) * 2
+
+
+def _area(blocks: Mapping[str, int], shapes: set[frozenset[str]]) -> int:
+    """Return how many elements the largest block has."""
+    return max(prod(blocks.get(side, _LANES) for side in shape) for shape in shapes)
 
 
 def _tuned(

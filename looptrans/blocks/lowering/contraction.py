@@ -118,7 +118,10 @@ def _finite(b: Builder, over: Dim, mask: Expr | None, conjunct: Expr) -> Callabl
 
 def _gathered(b: Builder, value: Expr, over: Dim) -> tuple[tuple[int, Expr], ...]:
     """Return the terms to be summed apart: those that are matrix products, and all the rest."""
-    found = tuple((sign, _taken_apart(b, term, over)) for sign, term in terms(value))
+    multiplied = (
+        (sign, each) for sign, term in terms(value) for each in _multiplied_out(b, term, over)
+    )
+    found = tuple((sign, _taken_apart(b, term, over)) for sign, term in multiplied)
     if len(found) == 1:
         return found
     products = [pair for pair in found if _sides(b, _inner(pair[1], over), over) is not None]
@@ -133,6 +136,33 @@ def _gathered(b: Builder, value: Expr, over: Dim) -> tuple[tuple[int, Expr], ...
         assert joined is not None
         return (*products, (1, joined))
     return tuple(products)
+
+
+def _multiplied_out(b: Builder, term: Expr, over: Dim) -> tuple[Expr, ...]:
+    """Return a product with a sum as a sum of products, where some of those are matrix products.
+
+    Q[i, e] * (K[j, e] + R[i - j, e])    ->    Q[i, e] * K[j, e]  and  Q[i, e] * R[i - j, e]
+
+    It is done with elements of arrays alone, none of which is rounded, and with no differences: of
+    numbers that are nearly the same they would lose what is left.
+    """
+    above, below = factors(term)
+    inner = _inner(term, over)
+    mixed = [part for part in inner if len(set(dims_of(part)) - {over}) > 1]
+    if len(mixed) != 1 or len(inner) < 2 or any(over in dims_of(part) for part in below):
+        return (term,)
+    addends = [(sign, as_float(part)) for sign, part in terms(_plain(b, mixed[0]))]
+    if len(addends) < 2 or any(sign < 0 or held_array(b, part) is None for sign, part in addends):
+        return (term,)
+    rest = [part for part in above if part is not mixed[0]]
+    found = tuple(product([*rest, part], below) for _, part in addends)
+    is_better = any(_sides(b, _inner(each, over), over) is not None for each in found)
+    return found if is_better else (term,)
+
+
+def _plain(b: Builder, expr: Expr) -> Expr:
+    """Return what a name of the kernel stands for."""
+    return b.defined.get(expr.name, expr) if isinstance(expr, Name) else expr
 
 
 def _taken_apart(b: Builder, term: Expr, over: Dim) -> Expr:
