@@ -279,7 +279,7 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
         [("E017", 5, "y[i] = 0.0")],
     ),
     "bad dtype": (at_top("C = zeros(N, dtype=object)"), [("E007", 2, "object")]),
-    "torch shape": (at_top("C = zeros(N, N)"), [("E007", 2, "N")]),
+    "shape and extent": (at_top("C = zeros((N, N), N)"), [("E007", 2, "N")]),
     "array in an expression": (at_top("C = 2 * zeros(N)"), [("E007", 2, "zeros(N)")]),
     # Helpers
     "recursive helper": (

@@ -292,6 +292,16 @@ def test_creations() -> None:
     assert program.outputs == ("A", "B")
 
 
+def test_a_shape_is_one_argument_or_as_many_as_it_has_extents() -> None:
+    text = "def f(N, M):\n    A = {}\n    for i in range(N):\n        A[i, 0] = 1.0\n    return A\n"
+    shape = read(text.format("zeros((N, M + 1))")).array("A").shape
+    for made in ("empty([N, M + 1])", "ones(N, M + 1)", "torch.zeros(N, M + 1, dtype=float32)"):
+        assert read(text.format(made)).array("A").shape == shape
+    for made in ("zeros(N, int)", "zeros(N, M, int)", "zeros()", "full(N, M)"):
+        with pytest.raises(ListingError):
+            read(text.format(made))
+
+
 # Integer scalars
 
 

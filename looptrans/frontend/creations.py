@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from looptrans.frontend.affine import without_lets
 from looptrans.frontend.mistakes import UnsupportedExpression, WrongRank
-from looptrans.frontend.syntax import SPELLINGS, short, span_of
+from looptrans.frontend.syntax import SPELLINGS, called, elements_of, short, span_of
 from looptrans.ir.index import Index, variables
 from looptrans.ir.program import Array, Element
 from looptrans.ir.value import Const, Create
@@ -20,6 +20,29 @@ KINDS: dict[str, Element] = {
     **dict.fromkeys(_INTEGERS.split(), "int"),
     "bool": "bool",
 }
+
+
+def extents_of(node: ast.Call) -> list[ast.expr]:
+    """Return the extents of a creation: of `zeros((M, N))`, or, as torch has it, `zeros(M, N)`.
+
+    The call has arguments. What stands beside a shape may be a fill or a dtype.
+    """
+    first, *others = node.args
+    if isinstance(first, ast.Tuple | ast.List) or called(node.func) == "full":
+        return elements_of(first)
+    extents = [first, *others]
+    return [first] if any(_is_element(each) for each in others) else extents
+
+
+def _is_element(node: ast.expr) -> bool:
+    """Tell whether an expression is spelled like a dtype."""
+    match node:
+        case ast.Name(id=name):
+            return SPELLINGS.get(name, name) in KINDS
+        case ast.Attribute(attr=name):
+            return name == "dtype" or SPELLINGS.get(name, name) in KINDS
+        case _:
+            return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def creation_element(node: ast.expr, function: str, arrays: Mapping[str, Array]) -> str | None:

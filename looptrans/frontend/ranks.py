@@ -9,6 +9,7 @@ import ast
 from collections import deque
 from collections.abc import Mapping
 
+from looptrans.frontend.creations import extents_of
 from looptrans.frontend.syntax import called, dotted, elements_of, flattened, preorder, shape_read
 from looptrans.ir.functions import CREATIONS, FUNCTIONS
 
@@ -18,7 +19,7 @@ HIGHEST = 16
 def creation_rank(node: ast.expr) -> int | None:
     """Return the number of dimensions `zeros(…)` and its like make; None for anything else."""
     if isinstance(node, ast.Call) and called(node.func) in CREATIONS and node.args:
-        return len(elements_of(node.args[0]))
+        return len(extents_of(node))
     return None
 
 

@@ -6,6 +6,7 @@ import ast
 from collections import deque
 from dataclasses import dataclass, field
 
+from looptrans.frontend.creations import extents_of
 from looptrans.frontend.syntax import (
     called,
     dotted,
@@ -119,7 +120,8 @@ class _Finder:
             for argument in node.args:
                 self.mark(argument)
         elif name in CREATIONS and node.args:
-            self.mark(node.args[0])
+            for extent in extents_of(node):
+                self.mark(extent)
             for keyword in node.keywords:
                 self.parts.update(id(n) for n in preorder(keyword.value))
         elif name == "uniform" and node.args:

@@ -11,7 +11,7 @@ from typing import cast
 from looptrans.frontend.affine import constant_of
 from looptrans.frontend.annotations import OPERATORS
 from looptrans.frontend.conditions import Conditions
-from looptrans.frontend.creations import creation_element
+from looptrans.frontend.creations import creation_element, extents_of
 from looptrans.frontend.indices import integer
 from looptrans.frontend.mistakes import (
     NonAffineIndex,
@@ -23,7 +23,6 @@ from looptrans.frontend.remedies import EXPRESSIONS, function_instead
 from looptrans.frontend.syntax import (
     MODULES,
     dotted,
-    elements_of,
     flattened,
     shape_read,
     short,
@@ -327,7 +326,9 @@ class Values(Conditions):
         return Call(name, (value,))
 
     def _creation(self, node: ast.Call, name: CreationName) -> Value:
-        needed = 2 if name == "full" else 1
+        extents = extents_of(node) if node.args else []
+        value, filled = (", a value", ", 0.0") if name == "full" else ("", "")
+        needed = 2 if name == "full" else max(len(extents), 1) if extents == node.args else 1
         kinds = [keyword.value for keyword in node.keywords if keyword.arg == "dtype"]
         kinds += node.args[needed : needed + 1]
         odd = [keyword for keyword in node.keywords if keyword.arg != "dtype"]
@@ -335,11 +336,11 @@ class Values(Conditions):
             raise UnsupportedExpression(
                 f"{short(node)} is not understood",
                 span_of(odd[0] if odd else node),
-                why=f"{name} takes a shape{', a value' if needed == 2 else ''} and perhaps a dtype",
-                remedy=f"{name}((M, N){', 0.0' if needed == 2 else ''})",
+                why=f"{name} takes a shape{value} and perhaps a dtype",
+                remedy=f"{name}((M, N){filled})",
             )
         element = creation_element(kinds[0], name, self.names.arrays) if kinds else None
-        shape = tuple(self.index(extent) for extent in elements_of(node.args[0]))
+        shape = tuple(self.index(extent) for extent in extents)
         fill = None
         if name == "full":
             fill = self.number(node.args[1])
