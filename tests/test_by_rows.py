@@ -21,6 +21,7 @@ from looptrans.derivation.handed_on.by_rows import by_rows, nests_with_totals
 from looptrans.derivation.step import NotDone
 from looptrans.executor import execute
 from looptrans.ir.listing import listing
+from looptrans.ir.program import Loop
 from tests.analysis import program
 
 SQUARES = """
@@ -182,3 +183,24 @@ def f(X: Float[Array, "M N"]):
     assert len(list(nests_with_totals(listed))) == 1
     with pytest.raises(NotDone, match="hand something else to each other"):
         by_rows(listed, "i")
+
+
+def test_parts_are_added_up_apart_from_rows_that_another_pass_waits_for() -> None:
+    """As in one softmax of all elements: in their loop rows would wait for each other."""
+    listed = program("""
+def f(X: Float[Array, "M N"]):
+    top = -inf; total = 0.0
+    for i in range(M):
+        for j in range(N):
+            top = max(top, X[i, j])
+    for i in range(M):
+        for j in range(N):
+            total += exp(X[i, j] - top)
+    return top, total
+""")
+    over_elements = [
+        node
+        for node in derive(listed, "fold").last.body
+        if isinstance(node, Loop) and any(isinstance(inner, Loop) for inner in node.body)
+    ]
+    assert [loop.execution for loop in over_elements] == ["parallel", "parallel"]

@@ -36,6 +36,7 @@ from looptrans.derivation.joined.passes import (
     wide_sums,
 )
 from looptrans.derivation.joined.side_by_side import worth_joining
+from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
@@ -301,8 +302,10 @@ def _neighbours(work: Work) -> list[tuple[str, str]]:
     """Return loops of the same range next to each other that are worth joining.
 
     So is a loop with nothing but statements, where the one behind it is worth joining with the one
-    before: `for i: L[i] = m[i] + log(l[i])` between two passes.
+    before: `for i: L[i] = m[i] + log(l[i])` between two passes. What rows keep for themselves is
+    not added up in their loop, since they would wait for each other.
     """
+    kept = _kept_by_rows(work)
 
     def joins(a: Node, b: Node) -> bool:
         return (
@@ -319,11 +322,24 @@ def _neighbours(work: Work) -> list[tuple[str, str]]:
         for number, (a, b) in enumerate(pairwise(block)):
             if not isinstance(a, Loop) or not isinstance(b, Loop):
                 continue
+            if kept & written_in((a,)) & read_in((b,)):
+                continue
             is_plain = all(isinstance(node, Assign) for node in b.body)
             is_between = a.range == b.range and is_plain and number + 2 < len(block)
             if joins(a, b) or (is_between and joins(a, block[number + 2])):
                 found.append((loop_name(a), loop_name(b)))
     return found
+
+
+def _kept_by_rows(work: Work) -> set[str]:
+    """Return the arrays in which rows keep what they add to a total."""
+    return {
+        array.name
+        for step in work.steps
+        if step.kind == "by rows"
+        for array in step.after.arrays
+        if array not in step.before.arrays
+    }
 
 
 def one_pass(work: Work) -> None:

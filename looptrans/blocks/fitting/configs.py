@@ -286,8 +286,8 @@ def _of_reductions(
         first[max(first, key=lambda name: first[name])] //= 2
     start = Config(first, 4, 2)
     every = _tuned((*own, *inner), sizes, (4, 8), (2,), start)
-    fitting = (each for each in every if _area(each.blocks, shapes) <= _LARGEST_AREA)
-    return (Choice(start, _with(start, *fitting)),) * 2
+    fitting = [c for c in every if c == start or _area(c.blocks, shapes) <= _LARGEST_AREA]
+    return (Choice(start, tuple(fitting)),) * 2
 
 
 def _area(blocks: Mapping[str, int], shapes: set[frozenset[str]]) -> int:
