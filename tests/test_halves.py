@@ -261,7 +261,7 @@ def conv(x: Float[Array, "C N"], w: Float[Array, "O C 3"]):
 
 
 def test_what_halves_of_rows_give_is_worked_out_again() -> None:
-    """A row of F numbers is no smaller than one of 2 * F: only a dimension less is worth keeping."""
+    """A row of F numbers is no smaller than one of 2 * F: only a dimension less is kept."""
     text = """
 def gated(h: Float[Array, "N 2*F"]):
     y = zeros((N, F))
