@@ -23,7 +23,6 @@ from looptrans.adjoint.rewriting.first_terms import with_first_terms_inside  # n
 from looptrans.adjoint.rewriting.own_names import with_own_names  # noqa: E402
 from looptrans.adjoint.rewriting.row_parts import with_parts_of_rows  # noqa: E402
 from looptrans.blocks.block_ir.ops import TileLoop, has_products, most_dims  # noqa: E402
-from looptrans.derivation.derive import derive  # noqa: E402
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from looptrans.executor import execute  # noqa: E402
