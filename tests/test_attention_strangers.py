@@ -333,6 +333,43 @@ def test_powers_of_two_are_exponentials_and_change_no_unit_of_a_gradient() -> No
     )
 
 
+BASE_2 = """
+def sums(Q: Float[Array, "M E"], K: Float[Array, "N E"], W: int):
+    lse = zeros(M)
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(max(0, i - W), min(N, i + 1)):
+            s = sum(Q[i, e] * K[j, e] for e in range(E)){unit}
+            n = max(m, s)
+            l = l * exp2({moved}) + exp2({own})
+            m = n
+        lse[i] = {end}
+    return lse
+"""
+LOG2_E = {
+    "in each power": ("", "(m - n) * 1.4426950408889634", "1.44269504 * (s - n)", "m + log(l)"),
+    "in the score": (" * 1.44269504", "m - n", "s - n", "m * 0.69314718 + log(l)"),
+    "and divided by": (" * 1.44269504", "m - n", "s - n", "(m + log2(l)) / 1.44269504"),
+}
+
+
+@pytest.mark.parametrize("way", LOG2_E)
+def test_exponentials_to_the_base_of_2_leave_no_digits_behind(way: str) -> None:
+    unit, moved, own, end = LOG2_E[way]
+    found = backward(program(BASE_2.format(unit=unit, moved=moved, own=own, end=end)))
+    assert len(found.saved) == 1, "which score is the largest is no matter"
+    assert "e-" not in listing(found.program)
+
+
+def test_a_literal_is_no_quotient_of_whole_numbers() -> None:
+    powers = "1.3712345 * (m - n)", "1.3712345 * (s - n)"
+    text = BASE_2.format(unit="", moved=powers[0], own=powers[1], end="1.3712345 * m + log2(l)")
+    back = listing(backward(program(text)).program)
+    assert "exp2(1.3712345 * " in back
+    assert "2742469" not in back
+
+
 def test_a_row_that_shares_nothing_is_a_program_of_its_own() -> None:
     text = """
 def decode(q: Float[Array, "B H E"], K: Float[Array, "B H N E"], V: Float[Array, "B H N D"]):

@@ -183,6 +183,22 @@ def test_dropout_is_one_pass_however_it_is_written(way: str) -> None:
     assert not found.notes
 
 
+def test_a_product_that_is_set_to_0_is_one_of_two_operands() -> None:
+    text = emitted(
+        program("""
+def f(X: Float[Array, "M N"], V: Float[Array, "N D"], p: float):
+    O = zeros((M, D))
+    for i in range(M):
+        for j in range(N):
+            for d in range(D):
+                O[i, d] += 0.0 if uniform(3, 0, i, j) < p else X[i, j] * V[j, d]
+    return O
+""")
+    ).text
+    assert "tl.dot(" in text
+    assert "tl.sum(" not in text
+
+
 def test_dropout_with_lengths_a_bias_and_grouped_heads_in_both_passes() -> None:
     run = looptrans.compile(
         listing(

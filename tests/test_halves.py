@@ -258,3 +258,19 @@ def conv(x: Float[Array, "C N"], w: Float[Array, "O C 3"]):
     (kernel,) = lowered(program(text)).kernels
     assert has_products(kernel.body)
     assert verify(program(text), [{"O": 5, "C": 4, "N": 9}], ["float32"]).passed
+
+
+def test_what_halves_of_rows_give_is_worked_out_again() -> None:
+    """A row of F numbers is no smaller than one of 2 * F: only a dimension less is kept."""
+    text = """
+def gated(h: Float[Array, "N 2*F"]):
+    y = zeros((N, F))
+    for i in range(0, N):
+        for f in range(0, F):
+            u = h[i, f] + 0.25 * h[i, f] * h[i, f]
+            y[i, f] = tanh(u) * h[i, F + f]
+    return y
+"""
+    assert backward(program(text)).saved == ()
+    sizes = {"N": 5, "F": 3}
+    assert verify_backward(program(text), [sizes], ["float32"]).passed

@@ -49,3 +49,8 @@ FUNCTIONS: dict[str, Function] = {
     "uniform": Function("uniform", 1, 4),
     "copy": Function("copy", 1, 1),
 }
+
+
+def is_as_written(literal: float, number: float) -> bool:
+    """Tell whether a literal says the first digits of a number: in float32 the two are one."""
+    return abs(literal - number) <= abs(number) * 2.0**-26

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
+from math import prod
 
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.algebra.positional.cells import value_moved
@@ -32,6 +33,9 @@ from looptrans.ir.value import (
     value_children,
     walk_value,
 )
+
+_MANY = 16
+"""As many cells as make a dimension."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,12 @@ class Sizes:
     whole: set[str]
 
     def is_small(self, extents: tuple[Index, ...]) -> bool:
-        """Tell whether an array is smaller than an argument or output by a dimension or more."""
+        """Tell whether an array is smaller than an argument or output by a dimension or more.
+
+        Half of a row, or one of the two numbers of a pair, is not smaller by a dimension.
+        """
         own = _counted(extents)
-        return any(own < each for each in self.all)
+        return any(own < each and _is_long(each - own) for each in self.all)
 
     def fits(self, extents: tuple[Index, ...]) -> bool:
         """Tell whether an array is as large as an output, or smaller."""
@@ -277,6 +284,12 @@ def _counted(extents: tuple[Index, ...]) -> Counter[str]:
             case _:
                 pass
     return Counter({index_text(factor): count for factor, count in found.items()})
+
+
+def _is_long(extents: Counter[str]) -> bool:
+    """Tell whether there are many cells in what has these extents: any but the smallest numbers."""
+    sizes = [extent for extent in extents if not extent.isdecimal()]
+    return bool(sizes) or prod(int(e) ** n for e, n in extents.items()) >= _MANY
 
 
 def _factors(extent: Index) -> Iterator[Index]:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, permutations, product
-from math import isfinite
+from math import isfinite, log
+from typing import Final
 
 from looptrans.adjoint.equations.definitions import (
     Names,
@@ -35,6 +36,7 @@ from looptrans.ir.condition import (
     negation,
     opposite,
 )
+from looptrans.ir.functions import is_as_written
 from looptrans.ir.index import Extremum, Index, Var, substitute, variables
 from looptrans.ir.listing import condition_text, index_text, value_text
 from looptrans.ir.value import (
@@ -52,6 +54,10 @@ from looptrans.ir.value import (
 
 MOST_TERMS = 40
 MOST_PERMUTED = 5
+
+# What is changed from powers of 2 to those of e and back is what it was.
+_LOG_2: Final = Fraction(repr(log(2.0)))
+_UNITS: Final = (_LOG_2, 1 / _LOG_2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +85,24 @@ class Term:
 ONE = Term(Fraction(1))
 
 
+def _exact(literal: float) -> Fraction:
+    """Return the number that a literal says; of log(2) and log2(e) it says a few digits.
+
+    0.69314718, 1.4426950408889634    ->    log(2), 1 / log(2), whose product is 1
+    """
+    for unit in _UNITS:
+        if is_as_written(literal, float(unit)):
+            return unit
+    return Fraction(repr(literal))
+
+
 def expanded(value: Value, names: Names) -> list[Term]:
     """Return a value as a sum of terms."""
     match value:
         case Const(literal) if not isinstance(literal, bool):
             if not isfinite(literal):
                 return [Term(Fraction(1), ((value, 1),))]
-            return [Term(Fraction(repr(literal)))] if literal else []
+            return [Term(_exact(literal))] if literal else []
         case Unary(op, operand):
             inner = expanded(operand, names)
             return scaled(inner, -1) if op == "-" else inner

@@ -7,6 +7,7 @@ quotient, and what is common to all terms is not multiplied out again.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Final
 
 import sympy
 
@@ -27,6 +28,9 @@ from looptrans.algebra.positional.values import (
 )
 from looptrans.ir.condition import Condition, Data, Every, Not, Some
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Value, walk_value
+
+MOST_DIVISOR: Final = 1000
+"""What numbers are divided by as quotients: 1 / 3. Beyond it they were written as decimals."""
 
 
 def value_of(expr: Expr, terms: Terms) -> Value:
@@ -49,10 +53,12 @@ def factored(expr: Expr, terms: Terms) -> Value:
     exponent: Expr = sympy.Integer(0)
     tested: list[Atom] = []
     sign = 1
+    amount = Fraction(1)
     for side, part in zip((1, -1), _pieces(expr, terms), strict=True):
         for factor in sympy.Mul.make_args(part):
-            if factor == -1:
-                sign = -sign
+            if factor.is_Rational and factor != 0:
+                sign = -sign if factor < 0 else sign
+                amount *= Fraction(abs(int(factor.p)), int(factor.q)) ** side
                 continue
             base, times = factor.as_base_exp()
             atom = terms.meaning.get(base)
@@ -69,6 +75,9 @@ def factored(expr: Expr, terms: Terms) -> Value:
                 (above if side > 0 else below).append(written)
     if exponent != 0:
         above.append(_exponential(exponent, terms))
+    numbers: tuple[list[Value], list[Value]] = ([], [])
+    _put_number(amount, *numbers)
+    above, below = [*numbers[0], *above], [*numbers[1], *below]
     product = multiply(*above)
     if below:
         product = divide(product, multiply(*below))
@@ -142,11 +151,7 @@ def _term(term: Expr, bottom: Expr, terms: Terms) -> tuple[int, Value]:
     below: list[Value] = []
     exponent: list[Expr] = []
     tested: list[Atom] = []
-    amount = Fraction(abs(int(factor.p)), int(factor.q))
-    if amount.numerator != 1:
-        above.append(number(amount.numerator))
-    if amount.denominator != 1:
-        below.append(number(amount.denominator))
+    _put_number(Fraction(abs(int(factor.p)), int(factor.q)), above, below)
     for part in sympy.Mul.make_args(rest):
         if part == 1:
             continue
@@ -166,6 +171,18 @@ def _term(term: Expr, bottom: Expr, terms: Terms) -> tuple[int, Value]:
     if below:
         size = divide(size, multiply(*below))
     return (1 if factor > 0 else -1), _where(size, tested, terms)
+
+
+def _put_number(amount: Fraction, above: list[Value], below: list[Value]) -> None:
+    """Put a number above and below a line: the literal that it was, unless that is a quotient."""
+    literal = float(amount)
+    if amount.denominator > MOST_DIVISOR and Fraction(repr(literal)) == amount:
+        above.append(number(literal))
+        return
+    if amount.numerator != 1:
+        above.append(number(amount.numerator))
+    if amount.denominator != 1:
+        below.append(number(amount.denominator))
 
 
 def _where(value: Value, tested: list[Atom], terms: Terms) -> Value:

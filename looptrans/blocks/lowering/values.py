@@ -38,6 +38,7 @@ from looptrans.blocks.lowering.builder import Builder
 from looptrans.blocks.lowering.magnitude import bounds
 from looptrans.blocks.places.storage import Storage
 from looptrans.ir import value as source
+from looptrans.ir.condition import opposite
 from looptrans.ir.index import Index
 from looptrans.ir.listing import value_text
 from looptrans.ir.value import (
@@ -108,6 +109,9 @@ class Values:
                 return Binary(op, *self._alike(self.lower(left), self.lower(right)))
             case Holds(condition):
                 return self.b.condition(condition, self.truth_of)
+            case Select(condition, Const(0), otherwise) if not isinstance(otherwise, Const):
+                # A choice between a value and 0 has one form: as a factor it is an operand.
+                return self.lower(Select(opposite(condition), otherwise, value.chosen))
             case Select(condition, chosen, otherwise):
                 return self._select(self.b.condition(condition, self.truth_of), chosen, otherwise)
             case source.Call():

@@ -37,6 +37,7 @@ from looptrans.ir.program import Assign, Atomic, If, Loop, Node, Program
 from looptrans.ir.value import (
     Access,
     Binary,
+    Const,
     Read,
     Reduce,
     Select,
@@ -352,6 +353,8 @@ def _terms(value: Value) -> tuple[Value, ...]:
     match value:
         case Binary("+" | "-", left, right):
             return (*_terms(left), *_terms(right))
+        case Select(_, Const(0), otherwise):
+            return _terms(otherwise)
         case Select(_, chosen, _):
             return _terms(chosen)
         case _:
