@@ -463,6 +463,61 @@ def test_an_empty_part_says_nothing_of_the_last_maximum() -> None:
     assert "of a part without iterations cannot be told from" in refusal(LAST.format(first=0))
 
 
+MEANS = """\
+def means(X: Float[Array, "M N"], B: Bool[Array, "M N"]):
+    mu = zeros(M)
+    m2 = zeros(M)
+    for i in range(0, M):
+        n = 0.0
+        for j in range(0, N):
+            if B[i, j]:
+                n = n + 1.0
+                delta = X[i, j] - mu[i]
+                mu[i] = mu[i] + delta / n
+                m2[i] = m2[i] + delta * (X[i, j] - mu[i])
+    return mu, m2
+"""
+SUMMED = """\
+def summed(X: Float[Array, "M N"], B: Bool[Array, "M N"]):
+    g = full(M, -inf)
+    for i in range(0, M):
+        for j in range(0, N):
+            if B[i, j]:
+                t = max(g[i], X[i, j])
+                g[i] = t + log(exp(g[i] - t) + exp(X[i, j] - t))
+    return g
+"""
+
+
+@pytest.mark.parametrize("text", [MEANS, SUMMED])
+def test_an_empty_part_joined_to_nothing_is_nothing(text: str) -> None:
+    """The weighted mean of two parts without weight is no 0 / 0: it is where the loop begins."""
+    before = parse(Source("listing.py", text))
+    after = derive_two_nests(before).derivation.last
+    seen = np.array([[False] * 6, [False] * 4 + [True] * 2, [True] + [False] * 5, [True] * 6])
+    inputs = {"X": np.random.default_rng(0).normal(size=(4, 6)), "B": seen}
+    sizes = {"M": 4, "N": 6}
+    expected = execute(before, inputs=inputs, sizes=sizes)
+    for parts in (1, 2, 3, 7):
+        found = execute(after, inputs=inputs, sizes=sizes | {"parts": parts})
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-12)
+
+
+def test_parts_of_a_length_are_joined() -> None:
+    """The root of the square of a length is that length: it is never negative."""
+    text = """\
+def length(X: Float[Array, "M N"]):
+    s = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            s[i] = sqrt(s[i] * s[i] + X[i, j] * X[i, j])
+    return s
+"""
+    derived = derive_two_nests(parse(Source("listing.py", text))).derivation
+    assert derived.decision == "legal"
+
+
 def test_a_maximum_of_integers_begins_with_the_least() -> None:
     text = """\
 def most(X: Int[Array, "M N"]):
