@@ -389,9 +389,22 @@ def test_the_division_moves_to_the_end() -> None:
 
 
 def test_a_mean_becomes_a_sum_and_what_divides_by_nothing_stays() -> None:
-    (change,) = freed_of_division(recurrence(WELFORD, "j"))[:1]
+    step = ["n = n + 1.0", "mu = mu + (x[j] - mu) / n"]
+    mean = loop(["n = 0.0", "mu = 0.0"], step, "mu")
+    (change,) = freed_of_division(recurrence(mean, "j"))
     assert value_text(change.recurrence.state("s2").update) == "s2 + x1"
     assert freed_of_division(recurrence(UNNORMALIZED, "j")) == ()
+
+
+@pytest.mark.parametrize("reader", ["q + x[j] - mu", "max(q, x[j] - mu)", "q + (x[j] - mu) ** 2"])
+def test_a_mean_that_another_state_looks_at_stays_a_mean(reader: str) -> None:
+    looked_at = loop(
+        ["n = 0.0", "mu = 0.0", "q = 0.0"],
+        ["n = n + 1.0", f"q = {reader}", "mu = mu + (x[j] - mu) / n"],
+        "q, mu",
+    )
+    assert freed_of_division(recurrence(looked_at, "j")) == ()
+    assert freed_of_division(recurrence(WELFORD, "j")) == ()
 
 
 def test_a_search_for_numbers_that_leads_nowhere_leaves_it_open() -> None:
