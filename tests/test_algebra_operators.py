@@ -365,6 +365,33 @@ def test_refused_with_two_inputs_that_reach_one_state_and_part(name: str) -> Non
         assert any(not close(behind[0][k], behind[1][k]) for k in one)
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "s = abs(s) + x[j] * x[j]",
+        "s = s + where(s >= 0.0, abs(x[j]), s * s)",
+        "s = s + x[j] if x[j] * x[j] >= 0.0 else 2.0 * s * s",
+        "s = abs(s) + x[j] * x[j] if j >= 0 else 1.0 - s",
+    ],
+)
+def test_numbers_that_no_input_has_refute_nothing(step: str) -> None:
+    """These are sums of what is never negative: an input of -1 would say they cannot be split."""
+    assert found(loop(["s = 0.0"], [step], "s")).decision != "refused"
+
+
+def test_integers_are_refuted_with_integers() -> None:
+    """Of zeros and ones the square is the number itself; 0.5 is no integer."""
+    head = "def f(n: Int[Array, 'N']):\n    s = 0\n    for j in range(N):\n        s = "
+    parity, halves = (
+        found(program(f"{head}{step}\n    return s\n"))
+        for step in ("(s * s + n[j]) % 2", "(s + n[j]) // 2")
+    )
+    assert parity.decision == "unknown"
+    assert halves.refusal is not None
+    rows = (*halves.refusal.first, *halves.refusal.second, halves.refusal.front)
+    assert all(float(value).is_integer() for row in rows for _, value in row)
+
+
 def test_affine_is_not_taken_for_a_sum() -> None:
     operator = operator_of(SPLITTABLE["halved"])
     assert operator.is_extended

@@ -549,8 +549,8 @@ def test_names_change_names_only() -> None:
         (
             LOGSUMEXP.replace("max(m, X[i, j])", "0.5 * m * m + X[i, j]").replace("-inf", "0.5"),
             [
-                "cannot be split: from s1 = 0.5, s2 = 0, the inputs [x1 = ",
-                "both lead to s1 =",
+                "cannot be split: from m = 0.5, l = 0, the inputs [X[i, j] = ",
+                "both lead to m =",
                 "leave --split out",
             ],
         ),

@@ -299,7 +299,7 @@ class _Blocks:
         if self.guarded:
             found.append(_neutral_terms(step, operator, self.closed))
             found.append(empty_side(step, operator))
-        return [require_proved(law) for law in found]
+        return [require_proved(law, step) for law in found]
 
     def _read_again(
         self,

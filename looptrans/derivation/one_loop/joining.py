@@ -103,18 +103,13 @@ def _keeps(name: str, step: Recurrence, operator: Operator) -> bool:
 
 def _joins_nothing(name: str, step: Recurrence, operator: Operator) -> bool:
     """Tell whether an empty part may be joined before the first iteration: not to divide 0 by 0."""
-    nothing = operator.identity
-    empty = {c.state: c.identity for c in operator.components if c.state is not None}
-    first = {s.name: s.initial if isinstance(s.initial, Const) else None for s in step.states}
-    generic: dict[str, Value] = {s.name: Real(s.name) for s in step.states}
-    if not has_value(operator.acted(empty, nothing)[name]):
-        return False
-    started = {n: generic[n] if value is None else value for n, value in first.items()}
-    kept = operator.acted(started, nothing)[name]
+    known = {s.name: s.initial for s in step.states if isinstance(s.initial, Const)}
+    start: dict[str, Value] = {s.name: known.get(s.name, Real(s.name)) for s in step.states}
+    kept = operator.acted(start, operator.identity)[name]
     if not has_value(kept):
         return False
-    shown = equality(kept, started[name], Assumptions(inputs_of(step)))
-    return None not in first.values() or (shown.answer == "proved" and not shown.needs)
+    shown = equality(kept, start[name], Assumptions(inputs_of(step)))
+    return len(known) == len(start) or (shown.answer == "proved" and not shown.needs)
 
 
 def _is_something(step: Recurrence, operator: Operator, name: str) -> Condition:

@@ -165,8 +165,8 @@ class Pieces:
         if self.guards:
             # Refuted, it only says that the empty part cannot be told apart in this way.
             law = neutral(self.partial, operator, self.guards)
-            laws.append(require_proved(law, decisive=False))
-        laws.append(require_proved(empty_side(self.step, operator)))
+            laws.append(require_proved(law, self.step, decisive=False))
+        laws.append(require_proved(empty_side(self.step, operator), self.step))
         return tuple(laws)
 
 
