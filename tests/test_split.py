@@ -15,7 +15,7 @@ from looptrans.blocks.block_ir.expr import Dot, walk
 from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.block_ir.program import Kernel
 from looptrans.cli.main import main
-from looptrans.derivation.derive import derive_two_nests
+from looptrans.derivation.derive import derive, derive_two_nests
 from looptrans.emit.refusal import Refused
 from looptrans.emit.split import EmittedSplit, emitted_split
 from looptrans.executor.run import execute
@@ -502,6 +502,22 @@ def test_an_empty_part_joined_to_nothing_is_nothing(text: str) -> None:
         found = execute(after, inputs=inputs, sizes=sizes | {"parts": parts})
         for name, values in expected.items():
             np.testing.assert_allclose(found[name], values, rtol=1e-12)
+
+
+def test_a_block_that_is_left_out_joined_to_nothing_is_nothing() -> None:
+    """The mean begins at 1.0 here, where no iteration puts anything in its place."""
+    text = MEANS.replace("mu = zeros(M)", "mu = ones(M)")
+    text = text.replace("m2[i] = m2[i] + delta * (X[i, j] - mu[i])", "m2[i] = m2[i] + X[i, j]")
+    before = parse(Source("listing.py", text))
+    derived = derive(before, "forward", block=2)
+    assert any(step.kind == "blocks" for step in derived.steps)
+    seen = np.array([[False] * 6, [False] * 4 + [True] * 2])
+    inputs = {"X": np.random.default_rng(0).normal(size=(2, 6)), "B": seen}
+    expected, found = (
+        execute(each, inputs=inputs, sizes={"M": 2, "N": 6}) for each in (before, derived.last)
+    )
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-12)
 
 
 def test_parts_of_a_length_are_joined() -> None:

@@ -37,6 +37,7 @@ def join_updates(
     parts: Mapping[int, Access],
     *,
     guarded: bool,
+    empty: bool,
     natural: Callable[[Index], bool] = lambda index: False,
 ) -> tuple[tuple[Update, ...], dict[str, Value]]:
     """Return the updates that join a part to the state.
@@ -46,6 +47,7 @@ def join_updates(
         operator: Its operator.
         parts: Where the components of the part are.
         guarded: Whether the state stays while nothing but infinities has been seen.
+        empty: Whether a part may have no iterations.
         natural: Tells whether an index of an iteration is never negative.
 
     Returns:
@@ -57,10 +59,10 @@ def join_updates(
     act = dict(operator.act)
     updates = {state.name: flattened(act[state.name]) for state in step.states}
     guards = _conditions(updates, step, operator) if guarded else {}
-    for name in (n for n in updates if guarded and n not in guards):
-        if not _keeps(name, step, operator):
+    for name in (n for n in updates if n not in guards):
+        if guarded and not _keeps(name, step, operator):
             guards[name] = _has_seen(step, operator, name, natural)
-        elif not _joins_nothing(name, step, operator):
+        elif empty and not _joins_nothing(name, step, operator):
             guards[name] = _is_something(step, operator, name)
     given: dict[str, Value] = {f"b{number}": Read(cell) for number, cell in parts.items()}
     return (

@@ -248,6 +248,7 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         operator,
         places,
         guarded=True,
+        empty=True,
         natural=lambda index: is_never_negative(program, index, inside),
     )
     joins = tuple(replace(update, label="") for update in joins)
