@@ -365,6 +365,33 @@ def test_refused_with_two_inputs_that_reach_one_state_and_part(name: str) -> Non
         assert any(not close(behind[0][k], behind[1][k]) for k in one)
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "s = abs(s) + x[j] * x[j]",
+        "s = s + where(s >= 0.0, abs(x[j]), s * s)",
+        "s = s + x[j] if x[j] * x[j] >= 0.0 else 2.0 * s * s",
+        "s = abs(s) + x[j] * x[j] if j >= 0 else 1.0 - s",
+    ],
+)
+def test_numbers_that_no_input_has_refute_nothing(step: str) -> None:
+    """These are sums of what is never negative: an input of -1 would say they cannot be split."""
+    assert found(loop(["s = 0.0"], [step], "s")).decision != "refused"
+
+
+def test_integers_are_refuted_with_integers() -> None:
+    """Of zeros and ones the square is the number itself; 0.5 is no integer."""
+    head = "def f(n: Int[Array, 'N']):\n    s = 0\n    for j in range(N):\n        s = "
+    parity, halves = (
+        found(program(f"{head}{step}\n    return s\n"))
+        for step in ("(s * s + n[j]) % 2", "(s + n[j]) // 2")
+    )
+    assert parity.decision == "unknown"
+    assert halves.refusal is not None
+    rows = (*halves.refusal.first, *halves.refusal.second, halves.refusal.front)
+    assert all(float(value).is_integer() for row in rows for _, value in row)
+
+
 def test_affine_is_not_taken_for_a_sum() -> None:
     operator = operator_of(SPLITTABLE["halved"])
     assert operator.is_extended
@@ -389,9 +416,22 @@ def test_the_division_moves_to_the_end() -> None:
 
 
 def test_a_mean_becomes_a_sum_and_what_divides_by_nothing_stays() -> None:
-    (change,) = freed_of_division(recurrence(WELFORD, "j"))[:1]
+    step = ["n = n + 1.0", "mu = mu + (x[j] - mu) / n"]
+    mean = loop(["n = 0.0", "mu = 0.0"], step, "mu")
+    (change,) = freed_of_division(recurrence(mean, "j"))
     assert value_text(change.recurrence.state("s2").update) == "s2 + x1"
     assert freed_of_division(recurrence(UNNORMALIZED, "j")) == ()
+
+
+@pytest.mark.parametrize("reader", ["q + x[j] - mu", "max(q, x[j] - mu)", "q + (x[j] - mu) ** 2"])
+def test_a_mean_that_another_state_looks_at_stays_a_mean(reader: str) -> None:
+    looked_at = loop(
+        ["n = 0.0", "mu = 0.0", "q = 0.0"],
+        ["n = n + 1.0", f"q = {reader}", "mu = mu + (x[j] - mu) / n"],
+        "q, mu",
+    )
+    assert freed_of_division(recurrence(looked_at, "j")) == ()
+    assert freed_of_division(recurrence(WELFORD, "j")) == ()
 
 
 def test_a_search_for_numbers_that_leads_nowhere_leaves_it_open() -> None:

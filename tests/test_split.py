@@ -15,7 +15,7 @@ from looptrans.blocks.block_ir.expr import Dot, walk
 from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.block_ir.program import Kernel
 from looptrans.cli.main import main
-from looptrans.derivation.derive import derive_two_nests
+from looptrans.derivation.derive import derive, derive_two_nests
 from looptrans.emit.refusal import Refused
 from looptrans.emit.split import EmittedSplit, emitted_split
 from looptrans.executor.run import execute
@@ -463,6 +463,77 @@ def test_an_empty_part_says_nothing_of_the_last_maximum() -> None:
     assert "of a part without iterations cannot be told from" in refusal(LAST.format(first=0))
 
 
+MEANS = """\
+def means(X: Float[Array, "M N"], B: Bool[Array, "M N"]):
+    mu = zeros(M)
+    m2 = zeros(M)
+    for i in range(0, M):
+        n = 0.0
+        for j in range(0, N):
+            if B[i, j]:
+                n = n + 1.0
+                delta = X[i, j] - mu[i]
+                mu[i] = mu[i] + delta / n
+                m2[i] = m2[i] + delta * (X[i, j] - mu[i])
+    return mu, m2
+"""
+SUMMED = """\
+def summed(X: Float[Array, "M N"], B: Bool[Array, "M N"]):
+    g = full(M, -inf)
+    for i in range(0, M):
+        for j in range(0, N):
+            if B[i, j]:
+                t = max(g[i], X[i, j])
+                g[i] = t + log(exp(g[i] - t) + exp(X[i, j] - t))
+    return g
+"""
+
+
+@pytest.mark.parametrize("text", [MEANS, SUMMED])
+def test_an_empty_part_joined_to_nothing_is_nothing(text: str) -> None:
+    """The weighted mean of two parts without weight is no 0 / 0: it is where the loop begins."""
+    before = parse(Source("listing.py", text))
+    after = derive_two_nests(before).derivation.last
+    seen = np.array([[False] * 6, [False] * 4 + [True] * 2, [True] + [False] * 5, [True] * 6])
+    inputs = {"X": np.random.default_rng(0).normal(size=(4, 6)), "B": seen}
+    sizes = {"M": 4, "N": 6}
+    expected = execute(before, inputs=inputs, sizes=sizes)
+    for parts in (1, 2, 3, 7):
+        found = execute(after, inputs=inputs, sizes=sizes | {"parts": parts})
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-12)
+
+
+def test_a_block_that_is_left_out_joined_to_nothing_is_nothing() -> None:
+    """The mean begins at 1.0 here, where no iteration puts anything in its place."""
+    text = MEANS.replace("mu = zeros(M)", "mu = ones(M)")
+    text = text.replace("m2[i] = m2[i] + delta * (X[i, j] - mu[i])", "m2[i] = m2[i] + X[i, j]")
+    before = parse(Source("listing.py", text))
+    derived = derive(before, "forward", block=2)
+    assert any(step.kind == "blocks" for step in derived.steps)
+    seen = np.array([[False] * 6, [False] * 4 + [True] * 2])
+    inputs = {"X": np.random.default_rng(0).normal(size=(2, 6)), "B": seen}
+    expected, found = (
+        execute(each, inputs=inputs, sizes={"M": 2, "N": 6}) for each in (before, derived.last)
+    )
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-12)
+
+
+def test_parts_of_a_length_are_joined() -> None:
+    """The root of the square of a length is that length: it is never negative."""
+    text = """\
+def length(X: Float[Array, "M N"]):
+    s = zeros(M)
+    for i in range(0, M):
+        for j in range(0, N):
+            s[i] = sqrt(s[i] * s[i] + X[i, j] * X[i, j])
+    return s
+"""
+    derived = derive_two_nests(parse(Source("listing.py", text))).derivation
+    assert derived.decision == "legal"
+
+
 def test_a_maximum_of_integers_begins_with_the_least() -> None:
     text = """\
 def most(X: Int[Array, "M N"]):
@@ -494,8 +565,8 @@ def test_names_change_names_only() -> None:
         (
             LOGSUMEXP.replace("max(m, X[i, j])", "0.5 * m * m + X[i, j]").replace("-inf", "0.5"),
             [
-                "cannot be split: from s1 = 0.5, s2 = 0, the inputs [x1 = ",
-                "both lead to s1 =",
+                "cannot be split: from m = 0.5, l = 0, the inputs [X[i, j] = ",
+                "both lead to m =",
                 "leave --split out",
             ],
         ),

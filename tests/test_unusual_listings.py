@@ -189,3 +189,20 @@ def test_a_loop_whose_range_is_read_is_cut_where_it_goes_at_most() -> None:
     parts = execute(found.last, inputs=inputs, sizes={"scale": 0.7})
     for output in given.outputs:
         np.testing.assert_allclose(parts[output], whole[output], rtol=1e-9, atol=1e-12)
+
+
+def test_many_temporaries_each_read_twice_are_looked_at_once() -> None:
+    """Put in where they are read, the last of them would have more parts than there is time for."""
+    lines = ["v0 = X[i, j]"]
+    lines += [f"v{n} = v{n - 1} * 1.5 - v{max(0, n - 3)} * 0.25" for n in range(1, 90)]
+    body = "\n".join(f"            {line}" for line in lines)
+    text = f"""\
+def mixed(X: Float[Array, "M N"]):
+    Z = zeros((M, N))
+    for i in range(0, M):
+        for j in range(0, N):
+{body}
+            Z[i, j] = v89
+    return Z
+"""
+    assert derive(program(text), "fold").decision == "legal"

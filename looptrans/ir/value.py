@@ -241,6 +241,22 @@ def walk_value(value: Value) -> Iterator[Value]:
         waiting += reversed(value_children(part))
 
 
+def shared_parts(value: Value) -> Iterator[Value]:
+    """Yield a value and everything below it, but what stands in it several times only once.
+
+    What temporaries stand for, put in where they are read, may have a million parts, few of which
+    are objects of their own.
+    """
+    waiting, seen = [value], {id(value)}
+    while waiting:
+        part = waiting.pop()
+        yield part
+        for child in reversed(value_children(part)):
+            if id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(child)
+
+
 def arrays_tested(condition: Condition) -> set[str]:
     """Return the arrays and scalars whose values a condition depends on."""
     return {

@@ -26,7 +26,7 @@ from looptrans.algebra.iterations.iteration import Iteration
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.operators.closed import ClosedFold, closed_fold
 from looptrans.algebra.operators.finding import Finding, find_operator, with_counter
-from looptrans.algebra.operators.tried import tried_text
+from looptrans.algebra.operators.tried import refused_text, tried_text
 from looptrans.algebra.positional.bound import kept_apart
 from looptrans.algebra.positional.values import names_of
 from looptrans.frontend import parse
@@ -201,7 +201,8 @@ def _folded(step: Recurrence) -> tuple[Finding, ClosedFold]:
     if finding.operator is None:
         if finding.refusal is not None:
             verb = "has" if len(step.states) == 1 else "have"
-            raise NotClosed(f"{_cells(step)} {verb} none: {finding.refusal.text()}")
+            numbers = refused_text(finding.recurrence, finding.refusal)
+            raise NotClosed(f"{_cells(step)} {verb} none: {numbers}")
         tried = tried_text(finding.recurrence, finding.tried)
         raise NotClosed(f"none was found for {_cells(step)}: {tried}")
     fold = closed_fold(finding.recurrence, finding.operator)

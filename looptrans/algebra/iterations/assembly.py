@@ -171,6 +171,9 @@ class _Assembly:
             condition,
             *self._read_inside(origins),
             assumptions=iteration.assumptions,
+            elements=tuple(
+                (each.name, each.element) for each in self.program.arrays if each.element != "float"
+            ),
         )
 
     def _defined(self, value: Value) -> Value:

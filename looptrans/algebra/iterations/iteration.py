@@ -54,7 +54,7 @@ from looptrans.ir.value import (
     Value,
     Whole,
     rank_of,
-    walk_value,
+    shared_parts,
 )
 from looptrans.ir.walk import nodes
 
@@ -113,7 +113,7 @@ class Iteration:
 
     def states_in(self, value: Value) -> Iterator[Access]:
         """Yield the cells, as an earlier iteration left them, that a value mentions."""
-        for part in walk_value(value):
+        for part in shared_parts(value):
             if isinstance(part, Real) and part.name in self.found and self.found[part.name].state:
                 yield self.found[part.name].family.access
 

@@ -17,6 +17,7 @@ from looptrans.algebra.iterations.edges import Position
 from looptrans.algebra.iterations.inputs import Input
 from looptrans.ir.condition import Condition
 from looptrans.ir.listing import access_text, value_text
+from looptrans.ir.program import Element
 from looptrans.ir.value import Access, Range, Value
 
 
@@ -63,6 +64,7 @@ class Recurrence:
         seen_inside: The names of the states they look at.
         components: The cycles of the flow graph that the loop carries, as lists of labels.
         assumptions: The contracts the flow leans on, as written.
+        elements: The arrays that hold integers, or what is true or false, and which of them.
     """
 
     loop: str
@@ -76,6 +78,7 @@ class Recurrence:
     seen_inside: tuple[str, ...] = ()
     components: tuple[tuple[str, ...], ...] = ()
     assumptions: tuple[str, ...] = ()
+    elements: tuple[tuple[str, Element], ...] = ()
 
     @property
     def is_scan(self) -> bool:

@@ -3,5 +3,5 @@
 what they are             operator, laws, closed
 the search                search, draft, finding
 kinds of steps            scaled_sums, extrema, own_step, conjugation, matrices, weights
-when there is none        refusal, tried
+when there is none        drawn, refusal, tried
 """

@@ -15,12 +15,14 @@ from random import Random
 import mpmath
 
 from looptrans.algebra.iterations.recurrence import Recurrence
+from looptrans.algebra.operators.drawn import Drawn, NotDrawn, Row, drawn_of
 from looptrans.algebra.positional.numbers import DIGITS, NoNumber, Number, differ, evaluate, shown
 from looptrans.ir.value import Const
 
-Row = dict[str, Number]
 State = dict[str, Number]
+Pairs = tuple[tuple[str, str], ...]
 _GRID = (0, 1, -1, 2, mpmath.mpf(1) / 2)
+_WHOLE = (0, 1, -1, 2, 3)
 _BLOCKS = 160
 _ROOTS = 60
 _CALLS = 2_000
@@ -40,44 +42,55 @@ class Refusal:
         outcomes: For a state variable on which they then differ: its name and its two values.
     """
 
-    parameters: tuple[tuple[str, str], ...]
-    start: tuple[tuple[str, str], ...]
-    first: tuple[tuple[tuple[str, str], ...], ...]
-    second: tuple[tuple[tuple[str, str], ...], ...]
-    state: tuple[tuple[str, str], ...]
-    front: tuple[tuple[str, str], ...]
+    parameters: Pairs
+    start: Pairs
+    first: tuple[Pairs, ...]
+    second: tuple[Pairs, ...]
+    state: Pairs
+    front: Pairs
     outcomes: tuple[str, str, str]
 
-    def text(self) -> str:
-        """Return the numbers as a sentence."""
+    def text(self, called: Mapping[str, str]) -> str:
+        """Return the numbers as a sentence, under the names that some of them have."""
+
+        def pairs(numbers: Pairs) -> str:
+            return ", ".join(f"{called.get(name, name)} = {value}" for name, value in numbers)
+
+        def rows(part: tuple[Pairs, ...]) -> str:
+            return "[" + "; ".join(pairs(row) for row in part) + "]"
+
         name, one, other = self.outcomes
-        where = f" with {_pairs(self.parameters)}" if self.parameters else ""
+        where = f" with {pairs(self.parameters)}" if self.parameters else ""
         return (
-            f"from {_pairs(self.start)}{where}, the inputs {_rows(self.first)} and "
-            f"{_rows(self.second)} both lead to {_pairs(self.state)}; with {_pairs(self.front)} "
-            f"in front of each, {name} is {one} after the first and {other} after the second"
+            f"from {pairs(self.start)}{where}, the inputs {rows(self.first)} and "
+            f"{rows(self.second)} both lead to {pairs(self.state)}; with {pairs(self.front)} in "
+            f"front of each, {called.get(name, name)} is {one} after the first and {other} after "
+            "the second"
         )
 
 
 def refusal(recurrence: Recurrence) -> Refusal | None:
     """Look for two parts that show that no operator on the state exists; None if none is found."""
     with mpmath.workdps(DIGITS):
-        return _Trial(recurrence, Random(20240229)).run()
+        for outer in (1, 8):
+            try:
+                drawn = drawn_of(recurrence, outer)
+            except NotDrawn:
+                return None
+            found = _Trial(recurrence, drawn, Random(20240229)).run()
+            if found is not None or not drawn.places:
+                return found
+    return None
 
 
 @dataclass(slots=True)
 class _Trial:
     recurrence: Recurrence
+    drawn: Drawn
     random: Random
-    parameters: State | None = None
 
     def run(self) -> Refusal | None:
-        names = [given.name for given in self.recurrence.inputs]
-        self.parameters = {
-            given.name: mpmath.mpf(1 if given.is_truth else 2)
-            for given in self.recurrence.parameters
-        }
-        if not names:
+        if not self.recurrence.inputs:
             return None
         fronts = [self._row(n) for n in range(8)]
         for first, second in chain(self._same_states(), self._solved()):
@@ -89,13 +102,14 @@ class _Trial:
 
     def _row(self, number: int) -> Row:
         row: Row = {}
-        for position, given in enumerate(self.recurrence.inputs):
-            if given.is_truth:
-                row[given.name] = mpmath.mpf(self.random.randrange(2))
-            elif number < len(_GRID):
-                row[given.name] = mpmath.mpf(_GRID[(number + position + 1) % len(_GRID)])
+        for position, (name, element) in enumerate(self.drawn.free.items()):
+            grid = _GRID if element == "float" else _WHOLE
+            if element == "bool":
+                row[name] = mpmath.mpf(self.random.randrange(2))
+            elif number < len(grid):
+                row[name] = mpmath.mpf(grid[(number + position + 1) % len(grid)])
             else:
-                row[given.name] = mpmath.mpf(self.random.choice(_GRID))
+                row[name] = mpmath.mpf(self.random.choice(grid))
         return row
 
     def _start(self) -> State:
@@ -107,11 +121,18 @@ class _Trial:
         }
 
     def _after(self, rows: tuple[Row, ...], state: State | None = None) -> State:
+        """Return what a part leaves; the iteration in front of it is the first of all."""
         current = self._start() if state is None else state
-        for row in rows:
-            point: Mapping[str, Number] = {**current, **row, **(self.parameters or {})}
-            current = {s.name: evaluate(s.update, point) for s in self.recurrence.states}
+        for number, row in enumerate(rows, 1):
+            current = self._next(row, number, current)
         return current
+
+    def _next(self, row: Row, number: int, current: State) -> State:
+        given = self.drawn.given(row, number)
+        if given is None:
+            return current
+        point: Mapping[str, Number] = {**current, **given, **self.drawn.parameters}
+        return {s.name: evaluate(s.update, point) for s in self.recurrence.states}
 
     def _same_states(self) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
         """Yield parts of small numbers that happen to reach one state."""
@@ -129,7 +150,7 @@ class _Trial:
 
     def _solved(self) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
         """Yield a part, and another in turned order with numbers solved for to reach its state."""
-        slots_of = [given.name for given in self.recurrence.inputs if not given.is_truth]
+        slots_of = [name for name, element in self.drawn.free.items() if element == "float"]
         tries = 0
         for length in (2, 3, 2, 3):
             first = tuple(self._row(n + 1) for n in range(length))
@@ -205,11 +226,13 @@ class _Trial:
     def _parted(
         self, first: tuple[Row, ...], second: tuple[Row, ...], front: Row
     ) -> Refusal | None:
+        if self.drawn.places and len(first) != len(second):
+            return None  # they would be parts of other iterations
         try:
             one, other = self._after(first), self._after(second)
             if any(differ(one[name], other[name]) for name in one):
                 return None
-            begun = self._after((front,))
+            begun = self._next(front, 0, self._start())
             after = self._after(first, begun), self._after(second, begun)
         except NoNumber:
             return None
@@ -217,24 +240,16 @@ class _Trial:
             a, b = after[0][name], after[1][name]
             if abs(a - b) > mpmath.mpf("1e-6") * (1 + abs(a) + abs(b)):
                 return Refusal(
-                    _shown(self.parameters or {}),
+                    _shown(self.drawn.parameters),
                     _shown(self._start()),
-                    tuple(_shown(row) for row in first),
-                    tuple(_shown(row) for row in second),
+                    tuple(_shown(self.drawn.inputs(row, n)) for n, row in enumerate(first, 1)),
+                    tuple(_shown(self.drawn.inputs(row, n)) for n, row in enumerate(second, 1)),
                     _shown(one),
-                    _shown(front),
+                    _shown(self.drawn.inputs(front, 0)),
                     (name, shown(a), shown(b)),
                 )
         return None
 
 
-def _shown(numbers: Mapping[str, Number]) -> tuple[tuple[str, str], ...]:
+def _shown(numbers: Mapping[str, Number]) -> Pairs:
     return tuple((name, shown(value)) for name, value in numbers.items())
-
-
-def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in pairs)
-
-
-def _rows(rows: tuple[tuple[tuple[str, str], ...], ...]) -> str:
-    return "[" + "; ".join(_pairs(row) for row in rows) + "]"

@@ -163,12 +163,17 @@ def _proved(
 ) -> ChangeOfState | None:
     """Return the change to a new state, if its update over the new factor is the old update.
 
+    There is none where another update looks at the old state, which the loop no longer keeps.
+
     Args:
         recurrence: The recurrence.
         state: The new state variable, under the name of the old one.
         factor: What the old one is multiplied by.
         ahead: The factor after an iteration.
     """
+    others = (other.update for other in recurrence.states if other.name != state.name)
+    if state.name in names_of(*others):
+        return None
     old = divide(Real(state.name), factor)
     proof = equality(
         divide(state.update, ahead),

@@ -41,6 +41,7 @@ from looptrans.derivation.one_loop.joining import (
 from looptrans.derivation.one_loop.loop import loop_read, operator_for
 from looptrans.derivation.one_loop.reading import as_written
 from looptrans.derivation.one_loop.writing import (
+    Update,
     Writer,
     at_least_one,
     done,
@@ -149,9 +150,7 @@ class _Blocks:
         declared = self._declarations(writer, parts, ranges)
         around = [path.variable for path in loops_around(program, position)]
         loops = self._gathered(writer, rest, inner, parts, ranges, over, around)
-        joins, given = join_updates(
-            step, self.operator, {c.number: c.cell for c in parts}, guarded=self.guarded
-        )
+        joins, given = self._joins(parts)
         joined = writer.updates(joins, given, ranges, suffix_of(*around, step.loop))
         starts = tuple(self._start(writer, part, ranges) for part in parts)
         body = (*starts, *loops.nodes, *joined)
@@ -234,6 +233,16 @@ class _Blocks:
             if part.over
         )
 
+    def _joins(self, parts: list[_Component]) -> tuple[tuple[Update, ...], dict[str, Value]]:
+        """Return what joins a block to the state; all of it may be left out by a condition."""
+        return join_updates(
+            self.recurrence,
+            self.operator,
+            {c.number: c.cell for c in parts},
+            guarded=self.guarded,
+            empty=self.recurrence.condition is not None,
+        )
+
     def _start(self, writer: Writer, part: _Component, ranges: dict[str, Range]) -> Node:
         identity = self.operator.components[part.number - 1].identity
         return _through(part.over, ranges, writer.assign(part.cell, identity))
@@ -299,7 +308,7 @@ class _Blocks:
         if self.guarded:
             found.append(_neutral_terms(step, operator, self.closed))
             found.append(empty_side(step, operator))
-        return [require_proved(law) for law in found]
+        return [require_proved(law, step) for law in found]
 
     def _read_again(
         self,
@@ -338,9 +347,7 @@ class _Blocks:
                     standing=loops.stored,
                 )
             )
-        updates, given = join_updates(
-            step, self.operator, {c.number: c.cell for c in parts}, guarded=self.guarded
-        )
+        updates, given = self._joins(parts)
         name = f"{over}@{statements_in(joined)[-1]}"
         found.append(as_written(final, name, joined_cells(step, updates, given), bounds=bounds))
         return found

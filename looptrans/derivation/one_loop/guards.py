@@ -18,6 +18,7 @@ from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value, is_the_same
 from looptrans.algebra.operators.laws import Equation, Law, domain_of, neutral_law, ways_to
 from looptrans.algebra.operators.operator import Operator
+from looptrans.algebra.operators.tried import in_cells
 from looptrans.algebra.positional.values import names_of, put, without_repeats
 from looptrans.derivation.one_loop.writing import at_least_one, with_next_values
 from looptrans.derivation.step import NotDone
@@ -238,20 +239,23 @@ def _over_next(condition: Condition, updates: Mapping[str, Value]) -> Condition 
     return at_least_one(found)
 
 
-def require_proved(law: Law, *, decisive: bool = True) -> Law:
+def require_proved(law: Law, step: Recurrence, *, decisive: bool = True) -> Law:
     """Return a law that is proved.
 
     Args:
         law: The law.
+        step: The recurrence it is of.
         decisive: Whether there is no other way where it is refuted.
 
     Raises:
         NotDone: It is not.
     """
     if law.answer != "proved":
-        of = ", ".join(e.of for e in law.equations if e.proof.answer != "proved")
+        open_ = [e.of for e in law.equations if e.proof.answer != "proved"]
+        of = listed([in_cells(step, each) for each in open_])
+        statement = in_cells(step, law.statement)
         raise NotDone(
-            f"the law {law.name} ({law.statement}) is {law.answer} for {of}",
+            f"the law {law.name} ({statement}) is {law.answer} for {of}",
             "illegal" if law.answer == "refuted" and decisive else "unknown",
         )
     return law
@@ -272,7 +276,7 @@ def guard_laws(
         by_definition=f"as long as {listed(names_in_guard(step, guards))} has not moved, the "
         "listing's own update takes an infinity from itself",
     )
-    return which, require_proved(neutral(step, operator, guards))
+    return which, require_proved(neutral(step, operator, guards), step)
 
 
 def names_in_guard(step: Recurrence, guards: Mapping[str, Condition]) -> list[str]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import isinf
 
+from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
-from looptrans.algebra.normal_forms.atoms import Undefined
-from looptrans.algebra.normal_forms.normal import Assumptions, equality
-from looptrans.algebra.normal_forms.terms import Terms
+from looptrans.algebra.normal_forms.normal import Assumptions, equality, has_value, is_the_same
 from looptrans.algebra.operators.laws import Equation, Law, domain_of
 from looptrans.algebra.operators.operator import Operator
-from looptrans.algebra.positional.values import names_of, put
+from looptrans.algebra.positional.values import ZERO, names_of, put
 from looptrans.derivation.one_loop.guards import conditions, next_values
 from looptrans.derivation.one_loop.writing import Update, flattened
 from looptrans.derivation.step import NotDone
-from looptrans.ir.condition import Condition, Data
+from looptrans.ir.condition import Condition, Data, Some
 from looptrans.ir.index import Index, Int, variables
 from looptrans.ir.listing import access_text, index_text
 from looptrans.ir.value import (
@@ -38,6 +37,7 @@ def join_updates(
     parts: Mapping[int, Access],
     *,
     guarded: bool,
+    empty: bool,
     natural: Callable[[Index], bool] = lambda index: False,
 ) -> tuple[tuple[Update, ...], dict[str, Value]]:
     """Return the updates that join a part to the state.
@@ -47,6 +47,7 @@ def join_updates(
         operator: Its operator.
         parts: Where the components of the part are.
         guarded: Whether the state stays while nothing but infinities has been seen.
+        empty: Whether a part may have no iterations.
         natural: Tells whether an index of an iteration is never negative.
 
     Returns:
@@ -58,9 +59,11 @@ def join_updates(
     act = dict(operator.act)
     updates = {state.name: flattened(act[state.name]) for state in step.states}
     guards = _conditions(updates, step, operator) if guarded else {}
-    for name in (n for n in updates if guarded and n not in guards):
-        if not _keeps(name, operator):
+    for name in (n for n in updates if n not in guards):
+        if guarded and not _keeps(name, step, operator):
             guards[name] = _has_seen(step, operator, name, natural)
+        elif empty and not _joins_nothing(name, step, operator):
+            guards[name] = _is_something(step, operator, name)
     given: dict[str, Value] = {f"b{number}": Read(cell) for number, cell in parts.items()}
     return (
         tuple(
@@ -86,19 +89,55 @@ def _conditions(
     return {name: found[name] for name in updates if name in found}
 
 
-def _keeps(name: str, operator: Operator) -> bool:
+def _keeps(name: str, step: Recurrence, operator: Operator) -> bool:
     """Tell whether an empty part leaves a state as it is that saw nothing but infinities."""
     states: dict[str, Value] = {}
     for component in operator.components:
         if component.state is not None:
             own = component.identity
             states[component.state] = own if _is_infinite(own) else Real(component.state)
-    try:
-        terms = Terms()
-        kept = operator.acted(states, operator.identity)[name]
-        return bool(terms.normal(kept) == terms.normal(states[name]))
-    except Undefined:
+    kept, own = operator.acted(states, operator.identity)[name], states[name]
+    if not has_value(kept):
         return True  # it is no number in the listing either
+    domain = domain_of(step, operator, operator.positive, operator.nonnegative)
+    return is_the_same(kept, own) or equality(kept, own, Assumptions(domain)).answer == "proved"
+
+
+def _joins_nothing(name: str, step: Recurrence, operator: Operator) -> bool:
+    """Tell whether an empty part may be joined before the first iteration: not to divide 0 by 0."""
+    known = {s.name: s.initial for s in step.states if isinstance(s.initial, Const)}
+    start: dict[str, Value] = {s.name: known.get(s.name, Real(s.name)) for s in step.states}
+    kept = operator.acted(start, operator.identity)[name]
+    if not has_value(kept):
+        return False
+    shown = equality(kept, start[name], Assumptions(inputs_of(step)))
+    return len(known) == len(start) or (shown.answer == "proved" and not shown.needs)
+
+
+def _is_something(step: Recurrence, operator: Operator, name: str) -> Condition:
+    """Return the condition that a part is not the empty one.
+
+    Raises:
+        NotDone: An element of a row does not tell.
+    """
+    over = set(step.state(name).over)
+    known = [
+        (number, component)
+        for number, component in enumerate(operator.components, 1)
+        if component.state is not None and set(step.state(component.state).over) <= over
+    ]
+    # What every iteration makes positive tells by itself; else all are as none would leave them.
+    counts = [(n, c) for n, c in known if n in operator.positive and is_the_same(c.identity, ZERO)]
+    if not counts and len(known) < len(operator.components):
+        raise NotDone(
+            f"{access_text(step.state(name).access)} of a part without iterations is joined by "
+            "dividing 0 by 0, and nothing tells that there were none"
+        )
+    tests = tuple(
+        Data(Compare("!=", Real(f"b{number}"), component.identity))
+        for number, component in counts[:1] or known
+    )
+    return tests[0] if len(tests) == 1 else Some(tests)
 
 
 def _is_infinite(value: Value) -> bool:

@@ -10,7 +10,7 @@ from looptrans.algebra.iterations.infinities import tests_infinity
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.operators.finding import find_operator
 from looptrans.algebra.operators.laws import Law
-from looptrans.algebra.operators.tried import tried_text
+from looptrans.algebra.operators.tried import refused_text, tried_text
 from looptrans.algebra.positional.values import put
 from looptrans.derivation.one_loop.bodies import (
     flow,
@@ -71,7 +71,8 @@ def operator_for(program: Program, loop: str, step: Recurrence) -> OperatorCerti
     finding = find_operator(step)
     if finding.operator is None:
         if finding.refusal is not None:
-            raise NotDone(f"{loop} cannot be split: {finding.refusal.text()}", "illegal")
+            numbers = refused_text(finding.recurrence, finding.refusal)
+            raise NotDone(f"{loop} cannot be split: {numbers}", "illegal")
         tried = tried_text(finding.recurrence, finding.tried)
         raise NotDone(f"no operator was found that joins two parts of {loop}: {tried}")
     return OperatorCertificate(program, loop, finding.recurrence, finding.operator, finding.laws)

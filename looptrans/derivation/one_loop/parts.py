@@ -165,8 +165,8 @@ class Pieces:
         if self.guards:
             # Refuted, it only says that the empty part cannot be told apart in this way.
             law = neutral(self.partial, operator, self.guards)
-            laws.append(require_proved(law, decisive=False))
-        laws.append(require_proved(empty_side(self.step, operator)))
+            laws.append(require_proved(law, self.step, decisive=False))
+        laws.append(require_proved(empty_side(self.step, operator), self.step))
         return tuple(laws)
 
 
@@ -248,6 +248,7 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         operator,
         places,
         guarded=True,
+        empty=True,
         natural=lambda index: is_never_negative(program, index, inside),
     )
     joins = tuple(replace(update, label="") for update in joins)

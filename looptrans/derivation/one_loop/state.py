@@ -132,7 +132,7 @@ def _with_changes(
     laws = tuple(
         law
         for c in changes
-        for law in (require_proved(_law(c)), _nothing(c, step, _asked(c, step)))
+        for law in (require_proved(_law(c), step), _nothing(c, step, _asked(c, step)))
     )
     names = [
         f"{access_text(step.state(c.state).access)} * {value_text(factor)}"
