@@ -198,9 +198,11 @@ def f(X: Float[Array, "M N"]):
             total += exp(X[i, j] - top)
     return top, total
 """)
+    found = derive(listed, "fold")
+    assert not any("over n" in note for note in found.notes)  # a loop that no one wrote
     over_elements = [
         node
-        for node in derive(listed, "fold").last.body
+        for node in found.last.body
         if isinstance(node, Loop) and any(isinstance(inner, Loop) for inner in node.body)
     ]
     assert [loop.execution for loop in over_elements] == ["parallel", "parallel"]

@@ -16,11 +16,13 @@ from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.block_ir.program import Kernel
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive, derive_two_nests
+from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.emit.split import EmittedSplit, emitted_split
 from looptrans.executor.run import execute
 from looptrans.frontend import parse
 from looptrans.ir.source import Source
+from tests.analysis import program, spec
 from tests.renaming import name_map, renamed, same_words, stream, texts
 from tests.visits import Block, visits
 
@@ -653,3 +655,18 @@ def test_what_is_asked_of_both_passes_has_no_parts(capsys: pytest.CaptureFixture
         assert "--split is about the forward pass" in capsys.readouterr().err
     assert main(["verify", "specs/matmul.py", "--split", "--sizes", "M=2,parts=0"]) == 2
     assert "parts=0 is no number of parts" in capsys.readouterr().err
+
+
+def test_a_loop_that_one_program_has_alone_is_said_to_have_parts() -> None:
+    text = """
+def mean(x: Float[Array, "N"]):
+    m = 0.0
+    for i in range(N):
+        m += x[i] / N
+    return m
+"""
+    listed = program(text)
+    (note,) = emitted(listed).blocks.notes
+    assert note.startswith("one program goes over all of i; emit --split")
+    assert not emitted_split(listed).blocks.notes
+    assert not emitted(spec("prefix_sum")).blocks.notes  # each sum is looked at

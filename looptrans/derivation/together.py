@@ -506,8 +506,9 @@ def _joined_passes(work: Work) -> int:
         if reason is None:
             tried.clear()
             continue
-        if len(run) == 2:
-            over = run[0].partition("@")[0]
+        over = run[0].partition("@")[0]
+        # Of loops that no one wrote, over parts that rows keep, nobody asks why they stay.
+        if len(run) == 2 and over in {path.variable for path in loop_paths(work.first)}:
             why = f"two passes over {over} stay: {reason.reason}"
             work.note(NotDone(why, reason.decision))
 
