@@ -542,6 +542,26 @@ def test_a_function_inside_a_function_is_worked_out_once() -> None:
         assert functions.count("tanh") == functions.count("exp") == 1
 
 
+NEAREST = """
+def f(X: Float[Array, "N D"], C: Float[Array, "K D"]):
+    count = zeros(K)
+    for n in range(N):
+        least = inf
+        for k in range(K):
+            least = min(least, sum((X[n, d] - C[k, d]) ** 2 for d in range(D)))
+        for k in range(K):
+            count[k] += 1.0 if sum((X[n, d] - C[k, d]) ** 2 for d in range(D)) <= least else 0.0
+    return count
+"""
+
+
+def test_a_sum_that_is_compared_with_the_least_is_worked_out_once() -> None:
+    """So that the least is found to be it, whatever was rounded."""
+    (loop,) = loops(only_kernel(made_of(NEAREST)), "full")
+    parts = [part for op in ops_in(loop.body) for e in exprs_of(op) for part in walk(e)]
+    assert sum(isinstance(p, Reduce) and p.over.name == "d" for p in parts) == 1
+
+
 CAPPED = """
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], c: float):
     O = zeros((M, D))

@@ -1,4 +1,4 @@
-"""Functions and products that are worked out twice get a name; what nothing looks at goes.
+"""Functions, products and sums that are worked out twice get a name; what nothing looks at goes.
 
 l = l * alpha + reduce + exp2(S - m)            exp_S = exp2(S - m)
 O = dot(exp2(S - m), V, O * alpha)       ->     l = l * alpha + reduce + exp_S
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeAlias
 
 from looptrans.blocks.block_ir.arithmetic import mapped
-from looptrans.blocks.block_ir.expr import Call, Dot, Expr, Name, children, dims_of, walk
+from looptrans.blocks.block_ir.expr import Call, Dot, Expr, Name, Reduce, children, dims_of, walk
 from looptrans.blocks.block_ir.ops import (
     Branch,
     ElementLoop,
@@ -25,12 +26,14 @@ from looptrans.blocks.block_ir.ops import (
     ops_in,
 )
 
+_STEMS = {"+": "sum", "*": "product"}
 _WORK = ("exp", "exp2", "log", "log2", "sqrt", "tanh", "tanh_slope", "sin", "cos", "uniform")
+Shared: TypeAlias = Call | Dot | Reduce
 Naming = Callable[[str, object], str]
 
 
 def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
-    """Name every function that a block works out more than once from the same values.
+    """Name every function or sum that a block works out more than once from the same values.
 
     Args:
         ops: The block.
@@ -52,7 +55,7 @@ def shared(ops: tuple[Op, ...], naming: Naming) -> tuple[Op, ...]:
     for op, versions in _versioned(inner):
 
         def change(part: Expr, versions: dict[str, int] = versions, op: Op = op) -> Expr | None:
-            if not isinstance(part, Call | Dot):
+            if not isinstance(part, Shared):
                 return None
             name = named.get(_key(part, versions))
             if name is None or (isinstance(op, Let) and op.name == name.name):
@@ -141,24 +144,26 @@ def _labels(op: Op) -> tuple[str, ...]:
     return op.labels if isinstance(op, Let | Store) else ()
 
 
-def _stem(call: Call | Dot) -> str:
+def _stem(call: Shared) -> str:
     names = [part.name for part in walk(call) if isinstance(part, Name)]
-    if isinstance(call, Dot):
-        return f"dot_{names[0]}" if names else "dot"
+    if not isinstance(call, Call):
+        kind = "dot" if isinstance(call, Dot) else _STEMS.get(call.op, call.op)
+        return f"{kind}_{names[0]}" if names else kind
     function = "exp" if call.function == "exp2" else call.function
     return f"{function}_{names[0]}" if names else function
 
 
-def _calls(expr: Expr) -> Iterator[Call | Dot]:
-    """Yield the functions and products of blocks in an expression, those inside others first."""
+def _calls(expr: Expr) -> Iterator[Shared]:
+    """Yield the functions and sums of blocks in an expression, those inside others first."""
     for child in children(expr):
         yield from _calls(child)
-    named = isinstance(expr, Call) and expr.function in _WORK and dims_of(expr)
-    if isinstance(expr, Call | Dot) and (named or isinstance(expr, Dot)):
+    if isinstance(expr, Dot | Reduce) or (
+        isinstance(expr, Call) and expr.function in _WORK and dims_of(expr)
+    ):
         yield expr
 
 
-def _key(call: Call | Dot, versions: dict[str, int]) -> tuple[Expr, tuple[int, ...]]:
+def _key(call: Shared, versions: dict[str, int]) -> tuple[Expr, tuple[int, ...]]:
     names = (part.name for part in walk(call) if isinstance(part, Name))
     return call, tuple(versions.get(name, 0) for name in names)
 
