@@ -504,6 +504,18 @@ def test_an_empty_part_joined_to_nothing_is_nothing(text: str) -> None:
             np.testing.assert_allclose(found[name], values, rtol=1e-12)
 
 
+def test_a_part_may_begin_with_what_changes_nothing_in_between() -> None:
+    """A score of -inf behind a finite one: alone at the start of a part it would leave nan."""
+    before = parse(Source("listing.py", SUMMED))
+    after = derive_two_nests(before).derivation.last
+    x = np.array([[0.5, 1.0, -np.inf, -np.inf, -np.inf, 2.0]])
+    inputs = {"X": x, "B": np.full((1, 6), True)}
+    expected = np.log(np.sum(np.exp(x[np.isfinite(x)])))
+    for parts in (1, 2, 3, 6):
+        found = execute(after, inputs=inputs, sizes={"M": 1, "N": 6, "parts": parts})["g"]
+        np.testing.assert_allclose(found, [expected], rtol=1e-12)
+
+
 def test_a_block_that_is_left_out_joined_to_nothing_is_nothing() -> None:
     """The mean begins at 1.0 here, where no iteration puts anything in its place."""
     text = MEANS.replace("mu = zeros(M)", "mu = ones(M)")
