@@ -392,6 +392,12 @@ def test_integers_are_refuted_with_integers() -> None:
     assert all(float(value).is_integer() for row in rows for _, value in row)
 
 
+def test_what_begins_as_false_is_read_back() -> None:
+    """And not refused for a condition on indices, of which there is none."""
+    finding = found(loop(["s = False"], ["s = s or x[j] > 0.0"], "s"))
+    assert finding.tried and not any("indices" in reason for reason in finding.tried)
+
+
 def test_affine_is_not_taken_for_a_sum() -> None:
     operator = operator_of(SPLITTABLE["halved"])
     assert operator.is_extended

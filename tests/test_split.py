@@ -506,6 +506,42 @@ def test_an_empty_part_joined_to_nothing_is_nothing(text: str) -> None:
             np.testing.assert_allclose(found[name], values, rtol=1e-12)
 
 
+def test_a_part_may_begin_with_what_changes_nothing_in_between() -> None:
+    """A score of -inf behind a finite one: alone at the start of a part it would leave nan."""
+    before = parse(Source("listing.py", SUMMED))
+    after = derive_two_nests(before).derivation.last
+    x = np.array([[0.5, 1.0, -np.inf, -np.inf, -np.inf, 2.0]])
+    inputs = {"X": x, "B": np.full((1, 6), True)}
+    expected = np.log(np.sum(np.exp(x[np.isfinite(x)])))
+    for parts in (1, 2, 3, 6):
+        found = execute(after, inputs=inputs, sizes={"M": 1, "N": 6, "parts": parts})["g"]
+        np.testing.assert_allclose(found, [expected], rtol=1e-12)
+
+
+def test_a_minimum_of_what_is_turned_round_is_a_maximum() -> None:
+    """A score of -inf is neutral where the state holds the least of the scores' negatives."""
+    text = """\
+def rows(X: Float[Array, "M N"]):
+    y = zeros(M)
+    for i in range(0, M):
+        m = inf
+        l = 0.0
+        for j in range(0, N):
+            t = min(m, -X[i, j])
+            l = l * exp(t - m) + exp(X[i, j] + t)
+            m = t
+        y[i] = log(l) - m
+    return y
+"""
+    before = parse(Source("listing.py", text))
+    after = derive_two_nests(before).derivation.last
+    x = np.array([[0.5, -np.inf, -np.inf, 1.0], [-np.inf, -np.inf, -np.inf, 2.0]])
+    for parts in (1, 2, 4):
+        sizes = {"M": 2, "N": 4, "parts": parts}
+        (found,) = execute(after, inputs={"X": x}, sizes=sizes).values()
+        np.testing.assert_allclose(found, np.log(np.exp(x).sum(axis=1)), rtol=1e-12)
+
+
 def test_a_block_that_is_left_out_joined_to_nothing_is_nothing() -> None:
     """The mean begins at 1.0 here, where no iteration puts anything in its place."""
     text = MEANS.replace("mu = zeros(M)", "mu = ones(M)")

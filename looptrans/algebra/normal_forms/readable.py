@@ -26,7 +26,7 @@ from looptrans.algebra.positional.values import (
     number,
     power,
 )
-from looptrans.ir.condition import Condition, Data, Every, Not, Some
+from looptrans.ir.condition import Condition, Data, Every, Not, Some, Truth
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Value, walk_value
 
 MOST_DIVISOR: Final = 1000
@@ -227,6 +227,8 @@ def _condition(key: tuple[object, ...], terms: Terms) -> Condition:
         case (Leaf() as leaf, bool(sign)):
             held = _leaf(leaf, terms)
             return Data(held) if sign else Not(Data(held))
+        case (bool(held), bool(sign)):
+            return Truth(held == sign)
         case ("not", tuple(part)):
             return Not(_condition(part, terms))
         case ("and", *parts):

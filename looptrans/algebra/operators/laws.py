@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
@@ -115,16 +115,17 @@ def neutral_law(
 
 
 def ways_to(term: Value, infinity: Const) -> tuple[dict[str, Value], ...]:
-    """Return the smallest sets of inputs that, as the infinity, make a term the infinity."""
+    """Return the smallest sets of inputs that, at infinities, make a term the infinity."""
     names = [name for name in dict.fromkeys(names_of(term)) if name.startswith("x")]
     ways: list[dict[str, Value]] = []
     for size in range(1, len(names) + 1):
         for chosen in combinations(names, size):
-            infinite: dict[str, Value] = dict.fromkeys(chosen, infinity)
             if any(set(way) <= set(chosen) for way in ways):
                 continue
-            if is_the_same(put(term, infinite), infinity):
-                ways.append(infinite)
+            for signs in product((infinity, Const(-infinity.value)), repeat=size):
+                infinite: dict[str, Value] = dict(zip(chosen, signs, strict=True))
+                if is_the_same(put(term, infinite), infinity):
+                    ways.append(infinite)
     return tuple(ways)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isinf
+from math import inf, isinf
 
 from looptrans.algebra.iterations.infinities import without_tests
 from looptrans.algebra.iterations.recurrence import Recurrence
@@ -192,6 +192,36 @@ def neutral(step: Recurrence, operator: Operator, guards: Mapping[str, Condition
                 equations.append(Equation(name, update, Real(name), proof))
     statement = "step(s, x) = s where x is as small as ⊥ and s is not ⊥"
     return neutral_law(statement, tuple(equations), none)
+
+
+def masked(
+    step: Recurrence, operator: Operator, guards: Mapping[str, Condition]
+) -> tuple[dict[str, Condition], Law]:
+    """Return guards against a first element of -inf, where a later one changes nothing.
+
+    log(exp(g - t) + exp(x - t)) + t with t = max(g, x) is g where x is -inf, and no number where
+    g is, too: a part may begin with what the listing finds in between.
+
+    Returns:
+        The guards, over inputs, and the law that such an element changes nothing.
+    """
+    found: dict[str, Condition] = {}
+    equations: list[Equation] = []
+    domain = domain_of(step, operator, operator.positive, operator.nonnegative)
+    start: dict[str, Value] = {state.name: state.initial for state in step.states}
+    for state in step.states:
+        inputs = [x.name for x in step.inputs if x.name in names_of(state.update)]
+        for name in inputs:
+            least = {**start, name: Const(-inf)}
+            if state.name in guards or has_value(put(state.update, least)):
+                continue
+            own = Real(state.name)
+            proof = equality(state.update, own, Assumptions(domain, frozenset({name})))
+            if proof.answer == "proved" and state.name not in found:
+                found[state.name] = Data(Compare("!=", Real(name), Const(-inf)))
+                equations.append(Equation(state.name, state.update, own, proof))
+    statement = "step(s, x) = s where x is -inf and s is not ⊥"
+    return found, Law("masked iteration", statement, tuple(equations))
 
 
 def _tested(condition: Condition) -> set[str]:

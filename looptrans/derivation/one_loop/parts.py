@@ -30,6 +30,7 @@ from looptrans.derivation.one_loop.bodies import (
 )
 from looptrans.derivation.one_loop.guards import (
     conditions,
+    masked,
     neutral,
     next_values,
     require_proved,
@@ -89,6 +90,8 @@ class Pieces:
         step: Its recurrence.
         found: The operator.
         guards: The guards of updates.
+        left_out: Guards against a first element that changes nothing later on.
+        unseen: That it changes nothing.
         position: The place of the loop.
         node: The loop as it was.
         writer: The program without the recurrence, with the names that the pieces use.
@@ -108,6 +111,8 @@ class Pieces:
     step: Recurrence
     found: OperatorCertificate
     guards: dict[str, Condition]
+    left_out: dict[str, Condition]
+    unseen: Law
     position: tuple[int, ...]
     node: Loop
     writer: Writer
@@ -144,7 +149,7 @@ class Pieces:
         return as_written(
             program,
             f"{self.step.loop}@{self.own}",
-            expected(self.partial, self.guards),
+            expected(self.partial, self.guards | self.left_out),
             bounds=bounds,
             condition=self.step.condition,
         )
@@ -166,6 +171,8 @@ class Pieces:
             # Refuted, it only says that the empty part cannot be told apart in this way.
             law = neutral(self.partial, operator, self.guards)
             laws.append(require_proved(law, self.step, decisive=False))
+        if self.left_out:
+            laws.append(self.unseen)
         laws.append(require_proved(empty_side(self.step, operator), self.step))
         return tuple(laws)
 
@@ -218,6 +225,7 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
     guards = conditions(next_values(partial), partial, operator)
     if guarded and set(guarded) != set(guards):
         raise NotDone("the empty prefix is guarded in another way")
+    left_out, unseen = masked(partial, operator, guards)
     around = [path.variable for path in outer]
     starts: list[Node] = []
     for state in partial.states:
@@ -230,7 +238,14 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
     extra, given, updates = inputs_written(partial, updates, known, writer, around)
     written: tuple[Node, ...] = writer.updates(
         tuple(
-            Update(s.name, s.access, s.over, updates[s.name], s.statements[0], guards.get(s.name))
+            Update(
+                s.name,
+                s.access,
+                s.over,
+                updates[s.name],
+                s.statements[0],
+                (guards | left_out).get(s.name),
+            )
             for s in partial.states
         ),
         given,
@@ -257,6 +272,8 @@ def pieces(program: Program, loop: str, parts: int | str, *, kept: bool = False)
         step=step,
         found=found,
         guards=guards,
+        left_out=left_out,
+        unseen=unseen,
         position=position,
         node=node,
         writer=writer,
