@@ -65,7 +65,8 @@ def choices(
         sizes = ((16, 32), (16,)) if products else ((4, 8, 16), (4, 8, 16))
         spaces = tuple(_square(blocks, each) for each in sizes)
         return Choice(spaces[0][0], spaces[0]), Choice(spaces[1][0], spaces[1])
-    return _of_reductions(rows, tiles, _contiguous(body))
+    wide = any({"tile", "lanes"} <= {d.role for d in dims_of(e)} for e in _everything(body))
+    return _of_reductions(rows, tiles, _contiguous(body), wide=wide)
 
 
 def _of_rows_alone(row: str, tiles: tuple[Dim, ...]) -> Choice:
@@ -249,8 +250,16 @@ def _contiguous(body: tuple[Op, ...]) -> set[Dim]:
 
 
 def _of_reductions(
-    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], contiguous: set[Dim]
+    rows: tuple[Dim, ...], tiles: tuple[Dim, ...], contiguous: set[Dim], *, wide: bool
 ) -> tuple[Choice, Choice]:
+    """Return the configurations of sums that are no matrix products.
+
+    Args:
+        rows: The dimensions of rows.
+        tiles: Those of tiles.
+        contiguous: Those along which arrays are read that usually lie in one piece.
+        wide: Whether an iteration of a tile has lanes: a block is as many rows of a head size.
+    """
     own = tuple(d.block or "" for d in rows)
     inner = tuple(dict.fromkeys(d.block or "" for d in tiles))
     if not inner:
@@ -263,8 +272,9 @@ def _of_reductions(
         across = Config({**dict.fromkeys(own, 128), **dict.fromkeys(inner, 32)}, 4, 2)
         sizes = tuple((64, 128, 256) if n in own else (8, 32, 64) for n in (*own, *inner))
         return (Choice(across, _tuned((*own, *inner), sizes, (4, 8), (2,), across)),) * 2
-    first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 512)
-    sizes = tuple((1, 4, 16) if n in own else (128, 512, 1024) for n in (*own, *inner))
+    lengths = (16, 32, 128) if wide else (128, 512, 1024)
+    first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 32 if wide else 512)
+    sizes = tuple((1, 4, 16) if n in own else lengths for n in (*own, *inner))
     start = Config(first, 4, 2)
     return (Choice(start, _tuned((*own, *inner), sizes, (4, 8), (2,), start)),) * 2
 
