@@ -267,6 +267,22 @@ def late_ops(text: str) -> tuple[BlockProgram, list[Branch]]:
     return found, [op for op in ops_in(body or ()) if isinstance(op, Branch)]
 
 
+def test_a_block_of_rows_of_a_head_size_is_short_where_no_product_is_made() -> None:
+    (kernel,) = lowered(
+        program("""
+def one(q: Float[Array, "E"], K: Float[Array, "N E"], V: Float[Array, "N E"]):
+    o = zeros(E)
+    for j in range(N):
+        s = sum(q[e] * K[j, e] for e in range(E))
+        for e in range(E):
+            o[e] += s * V[j, e]
+    return o
+""")
+    ).kernels
+    assert kernel.narrow.default.blocks == {"BLOCK_J": 32}
+    assert all(each.blocks["BLOCK_J"] <= 128 for each in kernel.narrow.tuned)
+
+
 def test_a_product_of_a_product_can_be_late() -> None:
     blocks, branches = late_ops(powers())
     (kernel,) = blocks.kernels

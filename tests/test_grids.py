@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from looptrans.blocks.block_ir.ops import has_products
 from looptrans.cli.main import main
 from looptrans.derivation.as_a_row.coalesced import coalesced
 from looptrans.derivation.derive import derive, derive_two_nests
 from looptrans.derivation.saved import recheck, saved
 from looptrans.derivation.step import Derivation, NotDone
+from looptrans.emit.listing import lowered
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
@@ -296,3 +298,31 @@ def f(x: Float[Array, "R Y X"], q: Float[Array, "Y"], page: Int[Array, "Y"]):
 """)
     with pytest.raises(NotDone):
         coalesced(listing, 1)
+
+
+def test_queries_of_a_grid_are_rows_of_one_loop_where_tables_have_both() -> None:
+    """Positions of rows and of columns, of which each would have the other loop for its rows."""
+    text = """
+def f(Q: Float[Array, "B Y X E"], K: Float[Array, "B Y X E"],
+      V: Float[Array, "B Y X E"], H: Float[Array, "2*Y-1 E"],
+      W: Float[Array, "2*X-1 E"]):
+    O = zeros((B, Y, X, E))
+    for b in range(B):
+        for y in range(Y):
+            for x in range(X):
+                m = -inf
+                for t in range(Y):
+                    for c in range(X):
+                        s = (sum(Q[b, y, x, e] * K[b, t, c, e] for e in range(E))
+                             + sum(Q[b, y, x, e] * H[y - t + Y - 1, e] for e in range(E))
+                             + sum(Q[b, y, x, e] * W[x - c + X - 1, e] for e in range(E)))
+                        n = max(m, s)
+                        for e in range(E):
+                            O[b, y, x, e] *= exp(m - n)
+                            O[b, y, x, e] += exp(s - n) * V[b, t, c, e]
+                        m = n
+    return O
+"""
+    (kernel,) = lowered(program(text)).kernels
+    assert [dim.name for dim in kernel.grid if dim.role == "rows"] == ["x"]
+    assert has_products(kernel.body)

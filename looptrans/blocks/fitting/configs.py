@@ -281,13 +281,18 @@ def _of_reductions(
         sizes = tuple((64, 128, 256) if n in own else (8, 32, 64) for n in (*own, *inner))
         return (Choice(across, _tuned((*own, *inner), sizes, (4, 8), (2,), across)),) * 2
     first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 512)
-    sizes = tuple((1, 4, 16) if n in own else (128, 512, 1024) for n in (*own, *inner))
     while _area(first, shapes) > _AREA and max(first.values()) > _LEAST:
         first[max(first, key=lambda name: first[name])] //= 2
+    sizes = tuple((1, 4, 16) if n in own else _around(first[n]) for n in (*own, *inner))
     start = Config(first, 4, 2)
     every = _tuned((*own, *inner), sizes, (4, 8), (2,), start)
     fitting = [c for c in every if c == start or _area(c.blocks, shapes) <= _LARGEST_AREA]
     return (Choice(start, tuple(fitting)),) * 2
+
+
+def _around(length: int) -> tuple[int, ...]:
+    """Return how long blocks are that are tried beside one that long."""
+    return (128, 512, 1024) if length == 512 else (length // 2, length, 4 * length)
 
 
 def _area(blocks: Mapping[str, int], shapes: set[frozenset[str]]) -> int:

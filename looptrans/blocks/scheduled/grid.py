@@ -187,7 +187,9 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
         for node in nodes(body)
         if isinstance(node, Loop)
     }
+    pairs: set[str] = set()
     chosen: set[str] = set()
+    others: set[str] = set()
     has_products = False
     for over, factors, around in _sums(body, grid):
         sets = [_bounded(_depends(factor, reads), bounds) for factor in factors]
@@ -196,7 +198,13 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
         inside = [own for own in sets if over in own or over is None]
         if over is not None:
             inside = _without_batches(inside, around - {over})
-        chosen |= apart(inside, grid) or _alone(inside, grid, body)
+        pair = apart(inside, grid)
+        alone, left = (pair, set()) if pair else _alone(inside, grid, body)
+        pairs |= pair
+        chosen |= alone
+        others |= left
+    # A factor with rows of two loops is an operand of no matrix product.
+    chosen = (chosen - others) | pairs or chosen
     if not chosen and not has_products:
         deep = any(isinstance(node, Loop) for node in body) or any(
             isinstance(part, Reduce) for part in _values(body)
@@ -260,15 +268,20 @@ def apart(inside: list[set[str]], grid: list[str]) -> set[str]:
     return set() if both or len(last) != 2 else last
 
 
-def _alone(inside: list[set[str]], grid: list[str], body: tuple[Node, ...]) -> set[str]:
-    """Return variables that one factor has and no other, one for each factor."""
-    found = set()
+def _alone(
+    inside: list[set[str]], grid: list[str], body: tuple[Node, ...]
+) -> tuple[set[str], set[str]]:
+    """Return variables that one factor has and no other, one for each factor, and those left."""
+    found: set[str] = set()
+    left: set[str] = set()
     for own in inside if len(inside) > 1 else ():
         alone = [v for v in grid if v in own and sum(v in other for other in inside) == 1]
         if len(alone) > 1:
-            alone = [_like_columns(alone, body)]
+            kept = _like_columns(alone, body)
+            left |= set(alone) - {kept}
+            alone = [kept]
         found |= set(alone)
-    return found
+    return found, left
 
 
 def _like_columns(rows: list[str], body: tuple[Node, ...]) -> str:
