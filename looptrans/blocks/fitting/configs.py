@@ -283,9 +283,9 @@ def _of_reductions(
     first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 512)
     while _area(first, shapes) > _AREA and max(first.values()) > _LEAST:
         first[max(first, key=lambda name: first[name])] //= 2
-    sizes = tuple((1, 4, 16) if n in own else _around(first[n]) for n in (*own, *inner))
+    tried = tuple((1, 4, 16) if n in own else _around(first[n]) for n in (*own, *inner))
     start = Config(first, 4, 2)
-    every = _tuned((*own, *inner), sizes, (4, 8), (2,), start)
+    every = _tuned((*own, *inner), tried, (4, 8), (2,), start)
     fitting = [c for c in every if c == start or _area(c.blocks, shapes) <= _LARGEST_AREA]
     return (Choice(start, tuple(fitting)),) * 2
 
