@@ -8,11 +8,21 @@ import pytest
 
 from looptrans.frontend import parse
 from looptrans.ir import claim, condition, domain, facts, index, program, source, value, verdict
-from looptrans.ir.condition import is_data_dependent
+from looptrans.ir.condition import ALWAYS, is_data_dependent
+from looptrans.ir.index import Param, Var
 from looptrans.ir.outputs import Output, outputs
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
-from looptrans.ir.value import Const
+from looptrans.ir.value import (
+    Access,
+    Compare,
+    Const,
+    Generator,
+    Range,
+    Read,
+    Reduce,
+    free_variables,
+)
 from looptrans.ir.walk import placed
 
 MASKED = """
@@ -106,3 +116,12 @@ def test_a_program_cannot_be_changed_and_can_be_hashed() -> None:
     for each in fields(listing):
         with pytest.raises(FrozenInstanceError):
             setattr(listing, each.name, None)
+
+
+def test_a_variable_that_is_bound_elsewhere_is_free() -> None:
+    element = Read(Access("x", (Var("k"),)))
+    each = Generator("k", Range(Var("j"), Param("K"), 1), ALWAYS)
+    least = Reduce("min", (each,), element)
+    assert free_variables(least) == ("j",)
+    assert free_variables(Compare("<=", element, least)) == ("k", "j")
+    assert free_variables(Compare("<=", least, element)) == ("j", "k")

@@ -706,3 +706,24 @@ def mean(x: Float[Array, "N"]):
     assert note.startswith("one program goes over all of i; emit --split")
     assert not emitted_split(listed).blocks.notes
     assert not emitted(spec("prefix_sum")).blocks.notes  # each sum is looked at
+
+
+def test_cells_with_a_guard_each_have_parts() -> None:
+    """Of k-means: which centre is the nearest is asked for each, by sums over what S has too."""
+    listed = program("""
+def f(X: Float[Array, "N D"], C: Float[Array, "K D"]):
+    S = zeros((K, D)); count = zeros(K)
+    for n in range(N):
+        least = min(sum((X[n, d] - C[k, d]) ** 2 for d in range(D)) for k in range(K))
+        for k in range(K):
+            if sum((X[n, d] - C[k, d]) ** 2 for d in range(D)) <= least:
+                count[k] += 1.0
+                for d in range(D):
+                    S[k, d] += X[n, d]
+    return S, count
+""")
+    sizes = {"N": 7, "K": 3, "D": 2}
+    wanted = execute(listed, sizes=sizes)
+    found = execute(derive_two_nests(listed).derivation.last, sizes={**sizes, "parts": 3})
+    for name in listed.outputs:
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-12)

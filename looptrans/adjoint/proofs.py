@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from looptrans.adjoint.equations.definitions import free_variables, plain_name, refreshed
+from looptrans.adjoint.equations.definitions import (
+    plain_name,
+    refreshed,
+)
 from looptrans.adjoint.equations.sums import Term, combined, expanded, times
 from looptrans.adjoint.sweep.derivatives import used_derivatives
 from looptrans.adjoint.sweep.vanishing import agree as written_out_agree
@@ -25,6 +28,7 @@ from looptrans.ir.value import (
     Real,
     Reduce,
     Value,
+    free_variables,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate, Decision

@@ -19,8 +19,6 @@ from fractions import Fraction
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    condition_variables,
-    free_variables,
     plain_name,
     range_moved,
     reads_of,
@@ -68,6 +66,8 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
+    condition_variables,
+    free_variables,
     walk_value,
 )
 from looptrans.ir.walk import loops

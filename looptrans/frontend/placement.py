@@ -6,7 +6,7 @@ for i: for j: q_i = Q[i]  # TLoop: i    ->    for i: q_i = Q[i]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -14,20 +14,14 @@ from looptrans.frontend.appearance import names_in
 from looptrans.frontend.claims import read_claims
 from looptrans.frontend.mistakes import PrivatePlacement
 from looptrans.ir.claim import Aggregation, TargetLoops
-from looptrans.ir.condition import Condition, Data, Relation, negation, parts_of
+from looptrans.ir.condition import negation
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import parameters as sizes_of
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program, Section
 from looptrans.ir.value import (
-    Generator,
-    Holds,
-    IndexValue,
-    Read,
-    Reduce,
-    Select,
-    Value,
-    value_children,
+    condition_variables,
+    free_variables,
 )
 from looptrans.ir.walk import accesses
 
@@ -128,7 +122,7 @@ def _placed(
     needed = claimed[statement.label] | _statement_variables(statement)
     read = {relation.access.array for relation in accesses(statement) if not relation.is_write}
     for guard in guards:
-        needed |= _condition_variables(guard.condition)
+        needed |= condition_variables(guard.condition)
         read |= {relation.access.array for relation in accesses(guard)}
     over = {position for array in read for position in gathered.get(array, ())}
     deepest = max(
@@ -175,45 +169,7 @@ def _guards_of(path: tuple[_Step, ...]) -> tuple[_Step, ...]:
 def _statement_variables(statement: Assign) -> set[str]:
     written = [index for target in statement.targets for index in target.indices]
     found = {name for index in written for name in variables(index)}
-    return found.union(*(_value_variables(value) for value in statement.values))
-
-
-def _value_variables(value: Value) -> set[str]:
-    match value:
-        case Read(access):
-            return {name for index in access.indices for name in variables(index)}
-        case IndexValue(index):
-            return set(variables(index))
-        case Holds(condition):
-            return _condition_variables(condition)
-        case Select(condition, chosen, otherwise):
-            branches = _value_variables(chosen) | _value_variables(otherwise)
-            return _condition_variables(condition) | branches
-        case Reduce(_, generators, body):
-            return _bound_variables(generators, lambda: _value_variables(body))
-        case _:
-            return set[str]().union(*(_value_variables(child) for child in value_children(value)))
-
-
-def _bound_variables(generators: tuple[Generator, ...], body: Callable[[], set[str]]) -> set[str]:
-    """Return what is mentioned without the variables that the generators bind."""
-    if not generators:
-        return body()
-    first, *rest = generators
-    inside = _condition_variables(first.condition) | _bound_variables(tuple(rest), body)
-    bounds = {*variables(first.range.start), *variables(first.range.stop)}
-    return bounds | (inside - {first.variable})
-
-
-def _condition_variables(condition: Condition) -> set[str]:
-    match condition:
-        case Relation(_, left, right):
-            return {*variables(left), *variables(right)}
-        case Data(value):
-            return _value_variables(value)
-        case _:
-            parts = parts_of(condition)
-            return set[str]().union(*(_condition_variables(part) for part in parts))
+    return found.union(*(free_variables(value) for value in statement.values))
 
 
 # From leaves back to a tree.

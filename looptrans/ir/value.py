@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from looptrans.ir.condition import Comparison, Condition, Data, walk_condition
-from looptrans.ir.index import Index
+from looptrans.ir.condition import Comparison, Condition, Data, Relation, walk_condition
+from looptrans.ir.index import Index, variables
 from looptrans.ir.monoids import Folding
 
 
@@ -255,6 +255,57 @@ def shared_parts(value: Value) -> Iterator[Value]:
             if id(child) not in seen:
                 seen.add(id(child))
                 waiting.append(child)
+
+
+def free_variables(value: Value) -> tuple[str, ...]:
+    """Return the variables a value mentions and does not bind, in order of appearance.
+
+    What is put in from elsewhere may bind one that is free beside it: of
+    `x[k] <= min(x[k] for k in …)` k is free.
+    """
+    found: dict[str, None] = {}
+    waiting: list[tuple[Value, frozenset[str]]] = [(value, frozenset())]
+    while waiting:
+        part, bound = waiting.pop()
+        if isinstance(part, Reduce):
+            for each in part.generators:
+                ends = (*variables(each.range.start), *variables(each.range.stop))
+                found |= dict.fromkeys(name for name in ends if name not in bound)
+                bound |= {each.variable}
+                tested = (name for i in _compared(each.condition) for name in variables(i))
+                found |= dict.fromkeys(name for name in tested if name not in bound)
+        own = (name for index in _own_indices(part) for name in variables(index))
+        found |= dict.fromkeys(name for name in own if name not in bound)
+        waiting += ((child, bound) for child in reversed(value_children(part)))
+    return tuple(found)
+
+
+def condition_variables(condition: Condition) -> frozenset[str]:
+    """Return the variables a condition mentions and does not bind."""
+    return frozenset(free_variables(Holds(condition)))
+
+
+def _own_indices(value: Value) -> tuple[Index, ...]:
+    """Return the index expressions of a value, but those of its parts and of what binds some."""
+    match value:
+        case Read(access):
+            return access.indices
+        case IndexValue(index):
+            return (index,)
+        case Holds(condition) | Select(condition, _, _):
+            return _compared(condition)
+        case _:
+            return ()
+
+
+def _compared(condition: Condition) -> tuple[Index, ...]:
+    """Return the index expressions that a condition compares."""
+    return tuple(
+        index
+        for part in walk_condition(condition)
+        if isinstance(part, Relation)
+        for index in (part.left, part.right)
+    )
 
 
 def arrays_tested(condition: Condition) -> set[str]:

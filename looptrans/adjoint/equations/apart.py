@@ -7,7 +7,6 @@ from dataclasses import replace
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    free_variables,
     plain_name,
     refreshed,
 )
@@ -16,7 +15,7 @@ from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS, Condition, with_operands
 from looptrans.ir.index import Var, substitute, variables
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, Value
+from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, Value, free_variables
 
 
 def added(system: System, definition: Definition) -> None:

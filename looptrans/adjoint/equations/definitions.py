@@ -18,18 +18,15 @@ from typing import Literal
 
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.affine import is_same, simplified
-from looptrans.ir.condition import ALWAYS, Condition, Relation, walk_condition
-from looptrans.ir.index import Arith, Index, Int, Var, substitute, variables
+from looptrans.ir.condition import ALWAYS
+from looptrans.ir.index import Arith, Index, Int, Var, substitute
 from looptrans.ir.rewrite import replaced, with_reads
 from looptrans.ir.value import (
     Access,
     Generator,
-    Holds,
-    IndexValue,
     Range,
     Read,
     Reduce,
-    Select,
     Value,
     walk_value,
 )
@@ -232,49 +229,3 @@ def is_same_range(one: Range, other: Range) -> bool:
 def full(variable: str, extent: Index) -> Generator:
     """Return an index that runs from 0 to an extent."""
     return Generator(variable, Range(Int(0), extent), ALWAYS)
-
-
-def free_variables(value: Value) -> tuple[str, ...]:
-    """Return the variables a value mentions and does not bind, in order of appearance."""
-    found: dict[str, None] = {}
-    bound: set[str] = set()
-    for part in walk_value(value):
-        if isinstance(part, Reduce):
-            bound |= {g.variable for g in part.generators}
-        for index in _own_indices(part):
-            found |= dict.fromkeys(variables(index))
-    return tuple(name for name in found if name not in bound)
-
-
-def condition_variables(condition: Condition) -> frozenset[str]:
-    """Return the variables a condition mentions."""
-    return frozenset(free_variables(Holds(condition)))
-
-
-def _own_indices(value: Value) -> tuple[Index, ...]:
-    """Return the index expressions of a value that belong to none of its parts."""
-    match value:
-        case Read(access):
-            return access.indices
-        case IndexValue(index):
-            return (index,)
-        case Holds(condition) | Select(condition, _, _):
-            return _compared(condition)
-        case Reduce(_, generators, _):
-            return tuple(
-                index
-                for g in generators
-                for index in (g.range.start, g.range.stop, *_compared(g.condition))
-            )
-        case _:
-            return ()
-
-
-def _compared(condition: Condition) -> tuple[Index, ...]:
-    """Return the index expressions that a condition compares."""
-    return tuple(
-        index
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for index in (part.left, part.right)
-    )

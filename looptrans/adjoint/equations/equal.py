@@ -29,8 +29,6 @@ from dataclasses import dataclass, field, replace
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    condition_variables,
-    free_variables,
     full,
 )
 from looptrans.adjoint.equations.facts import Facts
@@ -60,6 +58,8 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    condition_variables,
+    free_variables,
     walk_value,
 )
 

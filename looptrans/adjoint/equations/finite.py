@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from looptrans.adjoint.equations.definitions import Definition, System, free_variables
+from looptrans.adjoint.equations.definitions import (
+    Definition,
+    System,
+)
 from looptrans.ir.index import Param, variables
 from looptrans.ir.rewrite import with_reads
 from looptrans.ir.value import (
@@ -26,6 +29,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    free_variables,
     value_children,
     walk_value,
 )

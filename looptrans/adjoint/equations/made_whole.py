@@ -16,12 +16,19 @@ from collections.abc import Iterator, Mapping
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    condition_variables,
-    free_variables,
 )
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.value import Call, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import (
+    Call,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    condition_variables,
+    free_variables,
+    walk_value,
+)
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
 

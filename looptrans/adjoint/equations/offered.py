@@ -38,7 +38,6 @@ from looptrans.adjoint.equations.definitions import (
     Definition,
     Origin,
     System,
-    free_variables,
     is_same_range,
     range_moved,
 )
@@ -47,7 +46,17 @@ from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Call, Generator, Read, Reduce, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Generator,
+    Read,
+    Reduce,
+    Value,
+    free_variables,
+    walk_value,
+)
 
 
 def named(system: System, outputs: frozenset[str]) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from looptrans.adjoint.equations.definitions import condition_variables, free_variables
 from looptrans.adjoint.equations.sums import Term, bracketed, term_moved, times
 from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
@@ -28,6 +27,8 @@ from looptrans.ir.value import (
     Read,
     Real,
     Value,
+    condition_variables,
+    free_variables,
     walk_value,
 )
 

@@ -18,8 +18,6 @@ from typing import Final
 
 from looptrans.adjoint.equations.definitions import (
     Names,
-    condition_variables,
-    free_variables,
     refreshed_generators,
 )
 from looptrans.algebra.positional.cells import condition_moved, value_moved
@@ -50,6 +48,8 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    condition_variables,
+    free_variables,
 )
 
 MOST_TERMS = 40

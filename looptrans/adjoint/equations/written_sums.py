@@ -14,11 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final, TypeAlias
 
-from looptrans.adjoint.equations.definitions import (
-    condition_variables,
-    free_variables,
-    plain_name,
-)
+from looptrans.adjoint.equations.definitions import plain_name
 from looptrans.adjoint.equations.sums import ONE, Term, mentioned
 from looptrans.algebra.positional.values import add, divide, multiply, negative, number, power
 from looptrans.ir.condition import (
@@ -35,6 +31,8 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    condition_variables,
+    free_variables,
 )
 
 # What is divided by more is a product of literals, which are no exact numbers: as log2(e) * log(2).

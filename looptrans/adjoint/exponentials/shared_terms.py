@@ -13,7 +13,6 @@ from dataclasses import replace
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    free_variables,
     is_same_range,
     range_moved,
     refreshed_generators,
@@ -32,6 +31,7 @@ from looptrans.ir.value import (
     Reduce,
     Unary,
     Value,
+    free_variables,
     walk_value,
 )
 

@@ -12,7 +12,6 @@ from math import inf
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    condition_variables,
     is_same_range,
     range_moved,
 )
@@ -34,6 +33,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    condition_variables,
     walk_value,
 )
 

@@ -19,8 +19,6 @@ from looptrans.adjoint.equations.definitions import (
     Definition,
     Origin,
     System,
-    condition_variables,
-    free_variables,
     refreshed_generators,
 )
 from looptrans.adjoint.equations.facts import Facts
@@ -61,6 +59,8 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    condition_variables,
+    free_variables,
     walk_value,
 )
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.adjoint.normalizing.lets import is_set_in_vain, unread_integers
 from looptrans.adjoint.reading.closed_nodes import NotClosed
 from looptrans.algebra.iterations.edges import edges_of
@@ -23,7 +22,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import variables
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.value import Read, walk_value
+from looptrans.ir.value import Read, free_variables, walk_value
 from looptrans.ir.walk import nodes, placed
 from looptrans.transforms.editing.tree import LoopPath, Position
 

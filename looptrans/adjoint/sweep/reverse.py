@@ -20,8 +20,6 @@ from looptrans.adjoint.equations.definitions import (
     Definition,
     Names,
     System,
-    condition_variables,
-    free_variables,
     range_moved,
     refreshed_generators,
 )
@@ -61,6 +59,8 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    condition_variables,
+    free_variables,
     walk_value,
 )
 

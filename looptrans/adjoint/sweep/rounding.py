@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from math import frexp, isfinite
 
-from looptrans.adjoint.equations.definitions import System, free_variables
+from looptrans.adjoint.equations.definitions import System
 from looptrans.algebra.positional.cells import value_moved
-from looptrans.ir.value import Binary, Const, Read, Unary, Value, walk_value
+from looptrans.ir.value import Binary, Const, Read, Unary, Value, free_variables, walk_value
 
 _PAIR = 2
 """How many factors have one product."""

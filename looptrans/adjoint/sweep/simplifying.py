@@ -13,8 +13,6 @@ from looptrans.adjoint.empty_rows.guards import without_guards
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    condition_variables,
-    free_variables,
     plain_name,
 )
 from looptrans.adjoint.equations.facts import Facts, bounds_of
@@ -47,6 +45,8 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    condition_variables,
+    free_variables,
     walk_value,
 )
 from looptrans.transforms.over_blocks.whole_loops import factors_of

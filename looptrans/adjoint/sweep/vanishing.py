@@ -13,12 +13,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from looptrans.adjoint.empty_rows.guards import without_guards
-from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.recognition import applied, rewritten
 from looptrans.adjoint.equations.solving import simplified_brackets
 from looptrans.adjoint.equations.sums import Term, combined, expanded, times
-from looptrans.ir.value import Read, Reduce, Value
+from looptrans.ir.value import Read, Reduce, Value, free_variables
 
 if TYPE_CHECKING:
     from looptrans.adjoint.equations.definitions import Definition

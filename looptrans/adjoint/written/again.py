@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import TypeAlias
 
-from looptrans.adjoint.equations.definitions import System, condition_variables
+from looptrans.adjoint.equations.definitions import System
 from looptrans.adjoint.written.standing import Scalar
 from looptrans.ir.condition import (
     ALWAYS,
@@ -21,7 +21,16 @@ from looptrans.ir.condition import (
 )
 from looptrans.ir.index import variables
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Const, Holds, Read, Reduce, Select, Value
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    condition_variables,
+)
 
 _Read: TypeAlias = tuple[Access | None, tuple[Condition, ...]]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.equations.definitions import System, condition_variables, free_variables
+from looptrans.adjoint.equations.definitions import System
 from looptrans.adjoint.equations.facts import Facts, bounds_of, said_of_sizes
 from looptrans.adjoint.equations.in_range import Inside, tested_products
 from looptrans.adjoint.written.nests import Nest
@@ -17,7 +17,18 @@ from looptrans.adjoint.written.standing import Scalar
 from looptrans.ir.condition import Condition, conjunction
 from looptrans.ir.index import Index, Int, substitute, variables
 from looptrans.ir.program import Program
-from looptrans.ir.value import Access, Const, Generator, Holds, Read, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Generator,
+    Holds,
+    Read,
+    Select,
+    Value,
+    condition_variables,
+    free_variables,
+    walk_value,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.equations.definitions import (
-    condition_variables,
-    free_variables,
     plain_name,
     range_moved,
 )
@@ -32,6 +30,8 @@ from looptrans.ir.value import (
     Reduce,
     Unary,
     Value,
+    condition_variables,
+    free_variables,
     walk_value,
 )
 

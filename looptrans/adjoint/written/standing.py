@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.equations.definitions import condition_variables, free_variables
 from looptrans.algebra.positional.values import negative
 from looptrans.ir.condition import ALWAYS, Condition, Every, conjunction
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Const, Holds, Read, Reduce, Select, Unary, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Const,
+    Holds,
+    Read,
+    Reduce,
+    Select,
+    Unary,
+    Value,
+    condition_variables,
+    free_variables,
+    walk_value,
+)
 
 
 @dataclass(frozen=True, slots=True)

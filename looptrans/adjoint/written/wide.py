@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from looptrans.adjoint.equations.definitions import Definition, System, free_variables
+from looptrans.adjoint.equations.definitions import (
+    Definition,
+    System,
+)
 from looptrans.adjoint.equations.size import has_full_rows
 from looptrans.adjoint.equations.sums import Term
 from looptrans.ir.program import Program
-from looptrans.ir.value import Binary, Read, Reduce, walk_value
+from looptrans.ir.value import Binary, Read, Reduce, free_variables, walk_value
 from looptrans.transforms.editing.extents import is_wide
 
 

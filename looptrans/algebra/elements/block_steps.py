@@ -20,7 +20,6 @@ from looptrans.algebra.elements.gathered import gathered
 from looptrans.algebra.iterations.assembly import assembled
 from looptrans.algebra.iterations.edges import NoRecurrence, Position, edges_of
 from looptrans.algebra.iterations.held import SPOILT, Known
-from looptrans.algebra.iterations.inputs import index_variables
 from looptrans.algebra.iterations.iteration import Iteration
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.operators.closed import ClosedFold, closed_fold
@@ -43,6 +42,7 @@ from looptrans.ir.value import (
     Real,
     Reduce,
     Value,
+    free_variables,
     walk_value,
 )
 from looptrans.ir.walk import accesses, nodes
@@ -83,7 +83,7 @@ class BlockIteration(Iteration):
         return isinstance(value, Real) and value.name in self.found and self.found[value.name].state
 
     def _varies(self, value: Value) -> bool:
-        return self.variable in index_variables(value)
+        return self.variable in free_variables(value)
 
     def _gathered(self, monoid: str, term: Value, each: Generator) -> Value:
         return gathered(monoid, term, each, self._is_later, self._varies, self.masks)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from looptrans.algebra.elements.block_laws import BlockLaws, Gathered
 from looptrans.algebra.elements.block_steps import is_known
 from looptrans.algebra.iterations.edges import NoRecurrence
-from looptrans.algebra.iterations.inputs import Naming, index_variables
+from looptrans.algebra.iterations.inputs import Naming
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.cells import same_cell
 from looptrans.algebra.positional.numbers import Domain
@@ -29,6 +29,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    free_variables,
     walk_value,
 )
 from looptrans.ir.walk import nodes
@@ -137,7 +138,7 @@ def _require_known(passes: BlockPasses, values: Iterable[Value]) -> None:
             if isinstance(part, Read) and part.access.array in passes.within:
                 cell = access_text(part.access)
                 raise NoRecurrence(f"{cell} is read as a block before has left it")
-        if passes.names[0] in index_variables(value):
+        if passes.names[0] in free_variables(value):
             raise NoRecurrence(f"a block is told by {passes.names[0]}")
 
 

@@ -37,7 +37,17 @@ from looptrans.ir.index import variables as index_variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Create, Holds, Read, Real, Select, Value, Whole
+from looptrans.ir.value import (
+    Access,
+    Create,
+    Holds,
+    Read,
+    Real,
+    Select,
+    Value,
+    Whole,
+    condition_variables,
+)
 from looptrans.ir.walk import Placed, live_out, nodes, placed
 
 
@@ -395,6 +405,9 @@ def _common_guard(
     if any(condition != conditions[0] for condition in conditions):
         return None, updates
     if naming.depends(Holds(conditions[0])):
+        return None, updates
+    # Cells that are changed or not each for itself have no guard in common.
+    if naming.inner & condition_variables(conditions[0]):
         return None, updates
     plain = naming.plain(Holds(conditions[0]))
     return (plain.condition, inner) if isinstance(plain, Holds) else (None, updates)

@@ -24,7 +24,6 @@ from looptrans.ir.condition import (
     parts_of,
     walk_condition,
 )
-from looptrans.ir.index import Index, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -40,6 +39,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    free_variables,
     rank_of,
     value_children,
     walk_value,
@@ -232,7 +232,7 @@ class Naming:
     def _varies(self, unit: Value) -> bool:
         return (
             (isinstance(unit, Real) and unit.name in self.accesses)
-            or self.loop in index_variables(unit)
+            or self.loop in free_variables(unit)
             or (isinstance(unit, Reduce) and any(map(self._is_placeholder, walk_value(unit))))
         )
 
@@ -241,7 +241,7 @@ class Naming:
 
     def _over(self, value: Value) -> tuple[str, ...]:
         plain = self.plain(value)
-        mentioned = [name for name in index_variables(plain) if name in self.inner]
+        mentioned = [name for name in free_variables(plain) if name in self.inner]
         return (*dict.fromkeys(mentioned), *((":",) * rank_of(plain)))
 
 
@@ -322,37 +322,3 @@ def _never_negative(value: Value) -> bool:
 
 def _is_truth(value: Value) -> bool:
     return isinstance(value, Compare | Holds)
-
-
-def index_variables(value: Value) -> tuple[str, ...]:
-    """Return the loop variables a value mentions anywhere, bound ones left out."""
-    found: dict[str, None] = {}
-
-    def index(expression: Index) -> None:
-        found.update(dict.fromkeys(variables(expression)))
-
-    def tested(condition: Condition) -> None:
-        for part in walk_condition(condition):
-            if isinstance(part, Relation):
-                index(part.left)
-                index(part.right)
-
-    bound: set[str] = set()
-    for part in walk_value(value):
-        match part:
-            case Read(access):
-                for subscript in access.indices:
-                    index(subscript)
-            case IndexValue(expression):
-                index(expression)
-            case Holds(condition) | Select(condition, _, _):
-                tested(condition)
-            case Reduce(_, generators, _):
-                bound |= {generator.variable for generator in generators}
-                for generator in generators:
-                    index(generator.range.start)
-                    index(generator.range.stop)
-                    tested(generator.condition)
-            case _:
-                pass
-    return tuple(name for name in found if name not in bound)

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import sympy
 
-from looptrans.algebra.iterations.inputs import Input, index_variables
+from looptrans.algebra.iterations.inputs import Input
 from looptrans.algebra.iterations.one_order import in_one_order
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
@@ -31,7 +31,7 @@ from looptrans.algebra.positional.values import (
     power,
     put,
 )
-from looptrans.ir.value import Binary, Call, Const, Real, Select, Unary, Value
+from looptrans.ir.value import Binary, Call, Const, Real, Select, Unary, Value, free_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ def _with_divisors(recurrence: Recurrence, found: Set[str]) -> Recurrence:
     for item in recurrence.inputs:
         above, below = _divided(
             item.value,
-            lambda v: bool(arrays_of(v) & found) and recurrence.loop not in index_variables(v),
+            lambda v: bool(arrays_of(v) & found) and recurrence.loop not in free_variables(v),
         )
         inputs.append(replace(item, value=above) if below else item)
         names = []
         for value in below:
             known = next((p for p in parameters if p.value == value), None)
             if known is None:
-                over = tuple(name for name in item.over if name in index_variables(value))
+                over = tuple(name for name in item.over if name in free_variables(value))
                 known = Input(f"p{len(parameters) + 1}", value, over)
                 parameters.append(known)
             names.append(Real(known.name))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.blocks.block_ir.arithmetic import as_float, both
 from looptrans.blocks.block_ir.expr import (
     Binary,
@@ -36,7 +35,7 @@ from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import walk
 from looptrans.ir.monoids import MONOID_OF, Monoid
 from looptrans.ir.program import Assign
-from looptrans.ir.value import Generator, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Generator, Read, Reduce, Value, free_variables, walk_value
 
 
 @dataclass(slots=True)

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from looptrans.adjoint.equations.definitions import free_variables
-from looptrans.ir.value import Binary, Reduce, Value
+from looptrans.ir.value import Binary, Reduce, Value, free_variables
 
 
 def as_chain(value: Reduce, dims: Sequence[str]) -> Reduce | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.adjoint.equations.definitions import condition_variables
 from looptrans.adjoint.normalizing.choices import with_choices
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import (
@@ -39,6 +38,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     Whole,
+    condition_variables,
     walk_value,
 )
 from looptrans.ir.walk import nodes, touched, written

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    condition_variables,
-    free_variables,
     plain_name,
 )
 from looptrans.adjoint.equations.facts import Facts
@@ -45,6 +43,8 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    condition_variables,
+    free_variables,
     value_children,
     walk_value,
 )

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.adjoint.written.wide import is_wide_sum
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.one_loop.bodies import read_in, written_in
@@ -37,6 +36,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    free_variables,
     value_children,
     walk_value,
 )

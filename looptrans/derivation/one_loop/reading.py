@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from looptrans.adjoint.rewriting.bound_names import nameless
 from looptrans.algebra.iterations.inputs import Input
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.normal_forms.normal import Assumptions, equality
@@ -89,8 +90,8 @@ def as_written(
                 f"not from {value_text(initial)}"
             )
         read = over_listing(_under(found.condition, state.update, state.name), found)
-        again = folded(without_repeats(read), standing or {})
-        wanted = _under(condition, update, cell)
+        again = _nameless_sums(folded(without_repeats(read), standing or {}))
+        wanted = _nameless_sums(_under(condition, update, cell))
         left, right, old = _named(again, wanted, Read(cell))
         (mine, chosen), (theirs, other) = _chosen(left, old), _chosen(right, old)
         if mine == theirs:
@@ -107,6 +108,11 @@ def as_written(
         f"each update read from the new loop {loop} is the one it was written from",
         tuple(equations),
     )
+
+
+def _nameless_sums(value: Value) -> Value:
+    """Return a value in which it does not matter how sums call what they go over."""
+    return replaced(value, lambda part: nameless(part) if isinstance(part, Reduce) else None)
 
 
 def _is(state: StateVariable, cell: Access) -> bool:

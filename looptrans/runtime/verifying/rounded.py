@@ -12,14 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import free_variables
 from looptrans.algebra.positional.values import ONE, divide, multiply
 from looptrans.executor.inputs import Inputs
 from looptrans.ir.condition import Data
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Binary, Call, Compare, Const, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    free_variables,
+    walk_value,
+)
 from looptrans.ir.walk import nodes, placed
 from looptrans.runtime.executed.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verifying.errors import LARGEST, ROUNDINGS
