@@ -398,6 +398,30 @@ def test_what_begins_as_false_is_read_back() -> None:
     assert finding.tried and not any("indices" in reason for reason in finding.tried)
 
 
+NATURAL = "    assert all(n[j] >= 0 for j in range(N))\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stated", "step"),
+    [
+        ("n: Int[Array, 'N', '0:5']", "", "abs(s) + n[j]"),
+        ("n: Int[Array, 'N', '0:N']", "", "abs(s) + n[j]"),
+        ("n: Int[Array, 'N']", NATURAL, "abs(s) + n[j]"),
+        (
+            "x: Float[Array, 'N'], b: Bool[Array, '1']",
+            "",
+            "s + x[j] + (b[0] * b[0] - b[0]) * s * s",
+        ),
+        ("x: Float[Array, 'N']", "", "s + x[j] + (sum(1.0 for e in range(4)) - 4.0) * s * s"),
+    ],
+)
+def test_numbers_that_the_listing_rules_out_refute_nothing(
+    arguments: str, stated: str, step: str
+) -> None:
+    text = f"def f({arguments}):\n{stated}    s = 0\n    for j in range(N):\n        s = {step}\n"
+    assert found(program(f"{text}    return s\n")).decision != "refused"
+
+
 def test_affine_is_not_taken_for_a_sum() -> None:
     operator = operator_of(SPLITTABLE["halved"])
     assert operator.is_extended

@@ -22,7 +22,14 @@ from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.adjoint.rewriting.first_terms import with_first_terms_inside  # noqa: E402
 from looptrans.adjoint.rewriting.own_names import with_own_names  # noqa: E402
 from looptrans.adjoint.rewriting.row_parts import with_parts_of_rows  # noqa: E402
-from looptrans.blocks.block_ir.ops import TileLoop, has_products, most_dims, products_in  # noqa: E402
+from looptrans.blocks.block_ir.ops import (  # noqa: E402
+    ElementLoop,
+    TileLoop,
+    has_products,
+    most_dims,
+    ops_in,
+    products_in,
+)
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
 from looptrans.executor import execute  # noqa: E402
@@ -846,6 +853,26 @@ def test_keys_are_multiplied_with_rows_beside_what_is_looked_up_for_pairs(score:
     assert [dim.name for dim in kernel.grid if dim.role == "rows"] == ["i"]
     loop = next(op for op in kernel.body if isinstance(op, TileLoop))
     assert sum(1 for _ in products_in((loop,))) == 2  # and with values
+
+
+def test_rows_that_were_tried_and_given_up_leave_no_notes_behind() -> None:
+    """With rows g each i would have products of its own; with rows j of one g none has."""
+    found = lowered(
+        program("""
+def weighted(Q: Float[Array, "H G N E"], K: Float[Array, "H N E"], R: Float[Array, "2*N E"]):
+    Y = zeros((H, G, N, E))
+    for h in range(H):
+        for g in range(G):
+            for j in range(N):
+                for i in range(N):
+                    p = sum(Q[h, g, i, e] * (K[h, j, e] + R[N + j - i, e]) for e in range(E))
+                    for e in range(E):
+                        Y[h, g, j, e] += tanh(p) * Q[h, g, i, e]
+    return Y
+""")
+    )
+    assert not any(isinstance(op, ElementLoop) for op in ops_in(found.kernels[0].body))
+    assert found.notes == ()
 
 
 def test_looked_up_keys_have_the_gradients_of_torch() -> None:

@@ -477,3 +477,18 @@ def f(B: Float[Array, "N K"], v: Float[Array, "N"], u: Float[Array, "M"]):
     sizes = [each.blocks["BLOCK_J"] * each.blocks["BLOCK_K"] for each in kernel.narrow.tuned]
     assert sizes[0] <= 64 * 64
     assert max(sizes) <= 128 * 128
+
+
+def test_what_is_no_side_of_the_largest_block_stays_long() -> None:
+    """W[d, e] is a block with a whole row e; X[i, n] is one of its own."""
+    (kernel,) = blocks_of("""
+def f(X: Float[Array, "M N"], W: Float[Array, "D E"]):
+    y = zeros(M)
+    for i in range(0, M):
+        for n in range(0, N):
+            y[i] += X[i, n]
+        y[i] += sum(tanh(W[d, e]) for d in range(0, D) for e in range(0, E))
+    return y
+""").kernels
+    first = kernel.narrow.default.blocks
+    assert (first["BLOCK_N"], first["BLOCK_D"]) == (512, 32)

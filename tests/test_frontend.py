@@ -300,6 +300,9 @@ def test_a_shape_is_one_argument_or_as_many_as_it_has_extents() -> None:
     for made in ("zeros(N, int)", "zeros(N, M, int)", "zeros()", "full(N, M)"):
         with pytest.raises(ListingError):
             read(text.format(made))
+    for made in ("zeros(N, complex)", "zeros(N, M, object)", "zeros(N, np.complex64)"):
+        with pytest.raises(ListingError, match=r"no element type|not understood"):
+            read(text.format(made))
 
 
 # Integer scalars

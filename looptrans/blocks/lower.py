@@ -119,7 +119,6 @@ class _Lowering:
         }
         self.exact = frozenset(a.name for a in self.program.arrays if self._dtype(a) == "float32")
         self.short = in_16_bits(self.program)
-        self.notes: list[str] = []
 
     def _dtype(self, array: Array) -> str | None:
         """Return the element type that an array has, where it is not that of the inputs."""
@@ -147,7 +146,6 @@ class _Lowering:
             if by_loops == groups:
                 raise
             # What loops hand to each other goes through memory, from one kernel to the next.
-            self.notes.clear()
             with suppress(NotLowered):
                 return self._run(by_loops)
             raise
@@ -180,11 +178,10 @@ class _Lowering:
         if not in_float32 <= self.exact:
             # Products that read them have operands of that type.
             self.exact |= in_float32
-            self.notes.clear()
             return self._run(groups)
         last = self.derivation.last
         not_done = (note.removesuffix(".") for note in self.derivation.notes)
-        notes = [*not_done, *self.notes, *notes_on_tests(last)]
+        notes = [*not_done, *_notes_on_loops(kernels), *notes_on_tests(last)]
         if self.rounded is None:
             # What a backward pass hands on has no line in the listing.
             created = {n.array for n in self.derivation.program.body if isinstance(n, Declaration)}
@@ -355,7 +352,6 @@ class _Lowering:
         ops = factors_behind(b, met(ops))
         ops = exact_integers(needed(ops), b.lengths)
         ops = in_one(outside(b, shared(ops, b.name)))
-        self.notes += b.notes
         narrow, wide = choices(row_dims, ops, self.exact)
         arrays, scalars = arguments_of(program, ops, dims, self._dtype)
         seen = dims_in(ops) | set(dims)
@@ -425,6 +421,16 @@ def _fill(creation: Create | None, name: str) -> float | int | bool | None:
             return creation.fill.value
         raise NotLowered(f"{name} is filled with something that is no plain number")
     return 1.0 if creation.function == "ones" else 0.0
+
+
+def _notes_on_loops(kernels: list[Kernel]) -> list[str]:
+    """Return notes on the loops that kernels do not run in blocks."""
+    return [
+        f"the loop {op.dim.name} runs one iteration at a time in each program: {op.reason}"
+        for kernel in kernels
+        for op in ops_in(kernel.body)
+        if isinstance(op, ElementLoop) and op.reason
+    ]
 
 
 def _products(kernel: Kernel) -> int:

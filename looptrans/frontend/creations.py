@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from looptrans.frontend.affine import without_lets
 from looptrans.frontend.mistakes import UnsupportedExpression, WrongRank
-from looptrans.frontend.syntax import SPELLINGS, called, elements_of, short, span_of
+from looptrans.frontend.syntax import MODULES, SPELLINGS, called, elements_of, short, span_of
 from looptrans.ir.index import Index, variables
 from looptrans.ir.program import Array, Element
 from looptrans.ir.value import Const, Create
@@ -20,6 +20,7 @@ KINDS: dict[str, Element] = {
     **dict.fromkeys(_INTEGERS.split(), "int"),
     "bool": "bool",
 }
+_OTHERS = ("complex", "object", "str")  # types as well, though none that elements can have
 
 
 def extents_of(node: ast.Call) -> list[ast.expr]:
@@ -38,7 +39,9 @@ def _is_element(node: ast.expr) -> bool:
     """Tell whether an expression is spelled like a dtype."""
     match node:
         case ast.Name(id=name):
-            return SPELLINGS.get(name, name) in KINDS
+            return SPELLINGS.get(name, name) in KINDS or name in _OTHERS
+        case ast.Attribute(value=ast.Name(id=module)) if module in MODULES:
+            return True
         case ast.Attribute(attr=name):
             return name == "dtype" or SPELLINGS.get(name, name) in KINDS
         case _:

@@ -16,7 +16,7 @@ from looptrans.algebra.iterations.held import SPOILT, Found, Known
 from looptrans.algebra.iterations.infinities import bottom_of, infinite_arrays, with_masks_tested
 from looptrans.algebra.iterations.inputs import Naming
 from looptrans.algebra.iterations.iteration import Iteration
-from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
+from looptrans.algebra.iterations.recurrence import Elements, Recurrence, StateVariable
 from looptrans.algebra.positional.cells import (
     Family,
     is_new_each_time,
@@ -29,6 +29,7 @@ from looptrans.algebra.positional.values import names_of, without_repeats
 from looptrans.analysis import api, kept_flow
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.analysis.ranges.coarse import coarsened
+from looptrans.frontend.appearance import names_in
 from looptrans.ir.condition import Condition, conjunction
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.facts import DependenceReport
@@ -181,9 +182,16 @@ class _Assembly:
             condition,
             *self._read_inside(origins),
             assumptions=iteration.assumptions,
-            elements=tuple(
-                (each.name, each.element) for each in self.program.arrays if each.element != "float"
-            ),
+            elements=self._elements(),
+        )
+
+    def _elements(self) -> tuple[Elements, ...]:
+        """Return what the listing says of elements that are no arbitrary numbers."""
+        promised = names_in(self.program.contracts, ())
+        return tuple(
+            Elements(each.name, each.element, each.value_range, each.name in promised)
+            for each in self.program.arrays
+            if each.element != "float"
         )
 
     def _defined(self, value: Value) -> Value:

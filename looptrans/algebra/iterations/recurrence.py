@@ -16,9 +16,27 @@ from dataclasses import dataclass
 from looptrans.algebra.iterations.edges import Position
 from looptrans.algebra.iterations.inputs import Input
 from looptrans.ir.condition import Condition
+from looptrans.ir.index import Index
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Element
 from looptrans.ir.value import Access, Range, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The elements of an array of integers, or of what is true or false.
+
+    Attributes:
+        array: The array.
+        kind: What it holds.
+        value_range: The least that it may hold, and what all stay below, where that is declared.
+        is_promised: Whether a contract says something of them.
+    """
+
+    array: str
+    kind: Element
+    value_range: tuple[Index, Index] | None
+    is_promised: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +82,7 @@ class Recurrence:
         seen_inside: The names of the states they look at.
         components: The cycles of the flow graph that the loop carries, as lists of labels.
         assumptions: The contracts the flow leans on, as written.
-        elements: The arrays that hold integers, or what is true or false, and which of them.
+        elements: What is known of elements that are no arbitrary numbers.
     """
 
     loop: str
@@ -78,7 +96,7 @@ class Recurrence:
     seen_inside: tuple[str, ...] = ()
     components: tuple[tuple[str, ...], ...] = ()
     assumptions: tuple[str, ...] = ()
-    elements: tuple[tuple[str, Element], ...] = ()
+    elements: tuple[Elements, ...] = ()
 
     @property
     def is_scan(self) -> bool:

@@ -4,8 +4,9 @@
     x2 = X[j] > 0.0       and x2 is what r1 says
     x3 = j <= i           the place of the iteration says
 
-A sum over a row is one of a single element. Inputs drawn each by itself could be such as no listing
-ever sees, and would refute what is true of all that it does see.
+A sum over a row is one of a single element, or of as many as it is known to have, all of them the
+same. Inputs drawn each by itself could be such as no listing ever sees, and would refute what is
+true of all that it does see.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ import mpmath
 
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.numbers import NoNumber, Number, evaluate
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import ALWAYS, Condition, Data, Every, Not, Relation, Some
 from looptrans.ir.evaluate import evaluate as index_at
-from looptrans.ir.index import Arith, Index, Param, variables, walk
-from looptrans.ir.program import Element
+from looptrans.ir.index import Arith, Index, Int, Param, parameters, variables, walk
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Binary,
     Call,
     Compare,
+    Const,
+    Generator,
     Holds,
     IndexValue,
+    Range,
     Read,
     Real,
     Reduce,
@@ -38,6 +41,9 @@ from looptrans.ir.value import (
 )
 
 Row = dict[str, Number]
+FLOATS: Final = (0, 1, -1, 2, mpmath.mpf(1) / 2)
+"""Small numbers that are drawn from."""
+_INTEGERS: Final = (0, 1, -1, 2, 3)
 _SIZE: Final = 20
 _GIVEN: Final = 2
 
@@ -53,7 +59,7 @@ class Drawn:
     Attributes:
         recurrence: The recurrence.
         outer: What the variables of loops around are.
-        free: What is drawn anew for each iteration, and of which kind it is.
+        free: What is drawn anew for each iteration, and from which numbers.
         fixed: What stays the same.
         places: Indices, whose values the place of an iteration gives.
         parameters: The parameters.
@@ -61,7 +67,7 @@ class Drawn:
 
     recurrence: Recurrence
     outer: int
-    free: dict[str, Element] = field(default_factory=dict)
+    free: dict[str, tuple[Number, ...]] = field(default_factory=dict)
     fixed: dict[str, Number] = field(default_factory=dict)
     places: dict[str, Index] = field(default_factory=dict)
     parameters: dict[str, Number] = field(default_factory=dict)
@@ -144,12 +150,14 @@ class Drawn:
             match part:
                 case Read(access):
                     return self._element(part, access, fixed)
-                case Real():
-                    return self._same(part, fixed)
+                case Real(name):
+                    return self._given(part, name, fixed)
                 case IndexValue(index):
                     return self._place(index)
-                case Reduce(_, _, body):
-                    return made(body)
+                case Reduce(function, generators, body):
+                    one = made(body)
+                    terms = _terms(generators) if function == "sum" else 1
+                    return one if terms == 1 else Binary("*", Const(float(terms)), one)
                 case Binary("@", left, right):
                     return Binary("*", made(left), made(right))
                 case Call("sum" | "max" | "min", (row,)):
@@ -180,16 +188,37 @@ class Drawn:
 
     def _element(self, read: Value, access: Access, fixed: int) -> Value:
         if not any(self.recurrence.loop in variables(index) for index in access.indices):
-            return self._same(read, fixed)
+            return self._given(read, access.array, fixed)
         if read not in self._names:
             name = self._names[read] = f"r{len(self._names) + 1}"
-            self.free[name] = dict(self.recurrence.elements).get(access.array, "float")
+            self.free[name] = self._numbers(access.array)
         return Real(self._names[read])
 
-    def _same(self, value: Value, fixed: int) -> Value:
+    def _numbers(self, array: str) -> tuple[Number, ...]:
+        """Return numbers that elements of an array may be."""
+        known = next((each for each in self.recurrence.elements if each.array == array), None)
+        if known is None:
+            return FLOATS
+        if known.kind == "bool":
+            return (0, 1)
+        if known.is_promised:
+            raise NotDrawn(f"a contract tells what {array} may hold")
+        if known.value_range is None:
+            return _INTEGERS
+        sizes = {name: _SIZE for end in known.value_range for name in parameters(end)}
+        least, stop = (index_at(end, sizes) for end in known.value_range)
+        found = [
+            n for n in _INTEGERS if least is not None and stop is not None and least <= n < stop
+        ]
+        if len(found) < 2:
+            raise NotDrawn(f"which numbers {array} may hold is not known")
+        return tuple(found)
+
+    def _given(self, value: Value, array: str, fixed: int) -> Value:
         if value not in self._names:
             name = self._names[value] = f"r{len(self._names) + 1}"
-            self.fixed[name] = mpmath.mpf(fixed)
+            numbers = self._numbers(array)
+            self.fixed[name] = mpmath.mpf(fixed if fixed in numbers else max(numbers))
         return Real(self._names[value])
 
     def _place(self, index: Index) -> Value:
@@ -218,6 +247,18 @@ class Drawn:
             )
             if seen.setdefault(value.access.array, moving) != moving:
                 raise NotDrawn("an element of one iteration may be one of another")
+
+
+def _terms(generators: tuple[Generator, ...]) -> int:
+    """Return how many terms a sum has: 1 where that is not known."""
+    found = 1
+    for each in generators:
+        match each.range:
+            case Range(Int(start), Int(stop), step) if each.condition == ALWAYS:
+                found *= len(range(start, stop, step))
+            case _:
+                return 1
+    return found
 
 
 def drawn_of(recurrence: Recurrence, outer: int) -> Drawn:

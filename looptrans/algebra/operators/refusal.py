@@ -15,14 +15,12 @@ from random import Random
 import mpmath
 
 from looptrans.algebra.iterations.recurrence import Recurrence
-from looptrans.algebra.operators.drawn import Drawn, NotDrawn, Row, drawn_of
+from looptrans.algebra.operators.drawn import FLOATS, Drawn, NotDrawn, Row, drawn_of
 from looptrans.algebra.positional.numbers import DIGITS, NoNumber, Number, differ, evaluate, shown
 from looptrans.ir.value import Const
 
 State = dict[str, Number]
 Pairs = tuple[tuple[str, str], ...]
-_GRID = (0, 1, -1, 2, mpmath.mpf(1) / 2)
-_WHOLE = (0, 1, -1, 2, 3)
 _BLOCKS = 160
 _ROOTS = 60
 _CALLS = 2_000
@@ -102,11 +100,8 @@ class _Trial:
 
     def _row(self, number: int) -> Row:
         row: Row = {}
-        for position, (name, element) in enumerate(self.drawn.free.items()):
-            grid = _GRID if element == "float" else _WHOLE
-            if element == "bool":
-                row[name] = mpmath.mpf(self.random.randrange(2))
-            elif number < len(grid):
+        for position, (name, grid) in enumerate(self.drawn.free.items()):
+            if len(grid) > 2 and number < len(grid):
                 row[name] = mpmath.mpf(grid[(number + position + 1) % len(grid)])
             else:
                 row[name] = mpmath.mpf(self.random.choice(grid))
@@ -138,7 +133,7 @@ class _Trial:
         """Yield parts of small numbers that happen to reach one state."""
         reached: dict[tuple[str, ...], tuple[Row, ...]] = {}
         for number in range(_BLOCKS):
-            rows = tuple(self._row(len(_GRID)) for _ in range(1 + number % 3))
+            rows = tuple(self._row(len(FLOATS)) for _ in range(1 + number % 3))
             try:
                 state = self._after(rows)
             except NoNumber:
@@ -150,7 +145,7 @@ class _Trial:
 
     def _solved(self) -> Iterator[tuple[tuple[Row, ...], tuple[Row, ...]]]:
         """Yield a part, and another in turned order with numbers solved for to reach its state."""
-        slots_of = [name for name, element in self.drawn.free.items() if element == "float"]
+        slots_of = [name for name, numbers in self.drawn.free.items() if numbers == FLOATS]
         tries = 0
         for length in (2, 3, 2, 3):
             first = tuple(self._row(n + 1) for n in range(length))

@@ -280,13 +280,25 @@ def _of_reductions(
         across = Config({**dict.fromkeys(own, 128), **dict.fromkeys(inner, 32)}, 4, 2)
         sizes = tuple((64, 128, 256) if n in own else (8, 32, 64) for n in (*own, *inner))
         return (Choice(across, _tuned((*own, *inner), sizes, (4, 8), (2,), across)),) * 2
+    names = (*own, *inner)
     first = dict.fromkeys(own, 4) | dict.fromkeys(inner, 512)
-    while _area(first, shapes) > _AREA and max(first.values()) > _LEAST:
-        first[max(first, key=lambda name: first[name])] //= 2
-    tried = tuple((1, 4, 16) if n in own else _around(first[n]) for n in (*own, *inner))
+    while long := [
+        side
+        for shape in shapes
+        if _area(first, shape) > _AREA
+        for side in shape
+        if first.get(side, 0) > _LEAST
+    ]:
+        first[max(long, key=lambda side: (first[side], -names.index(side)))] //= 2
+    tried = tuple((1, 4, 16) if n in own else _around(first[n]) for n in names)
     start = Config(first, 4, 2)
-    every = _tuned((*own, *inner), tried, (4, 8), (2,), start)
-    fitting = [c for c in every if c == start or _area(c.blocks, shapes) <= _LARGEST_AREA]
+    every = _tuned(names, tried, (4, 8), (2,), start)
+    shaped = [shape for shape in shapes if shape & first.keys()]
+    fitting = [
+        each
+        for each in every
+        if each == start or all(_area(each.blocks, shape) <= _LARGEST_AREA for shape in shaped)
+    ]
     return (Choice(start, tuple(fitting)),) * 2
 
 
@@ -295,9 +307,9 @@ def _around(length: int) -> tuple[int, ...]:
     return (128, 512, 1024) if length == 512 else (length // 2, length, 4 * length)
 
 
-def _area(blocks: Mapping[str, int], shapes: set[frozenset[str]]) -> int:
-    """Return how many elements the largest block has."""
-    return max(prod(blocks.get(side, _LANES) for side in shape) for shape in shapes)
+def _area(blocks: Mapping[str, int], shape: frozenset[str]) -> int:
+    """Return how many elements a block of a shape has."""
+    return prod(blocks.get(side, _LANES) for side in shape)
 
 
 def _tuned(

@@ -84,7 +84,6 @@ class Builder(Scopes):
     read: dict[str, Load] = field(default_factory=dict)
     values: dict[str, Name] = field(default_factory=dict)
     seen_contracted: set[tuple[str, Role]] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
     nonpositive: set[tuple[Expr, str]] = field(default_factory=set)
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     label: str = ""

@@ -244,9 +244,6 @@ class Nest:
         dim = self.b.dim(
             node.variable, "element", node.range.start, node.range.stop, node.range.step
         )
-        self.b.notes.append(
-            f"the loop {node.variable} runs one iteration at a time in each program: {reason}"
-        )
         self.shapes.around.append((path, dim))
         with (
             self.b.frame({dim.name}) as frame,
