@@ -1706,3 +1706,22 @@ def f(ef: Float[Array, "N"], el: Float[Array, "N"]):
     got = execute(found.program, inputs={**values, "dO": np.ones(2)})
     np.testing.assert_allclose(got["def_2"], np.exp(values["ef"]) * values["el"])
     np.testing.assert_allclose(got["del_2"], np.exp(values["ef"]))
+
+
+def test_a_number_has_parts_of_heads_in_groups_and_of_rows_that_are_counted() -> None:
+    """Else the rows of a sequence, and all its heads, would wait for each other."""
+    listed = program("""
+def f(Q: Float[Array, "B H*R T E"], K: Float[Array, "B H T E"], n: Int[Array, "B", "0:T+1"],
+      scale: float, R: Const):
+    O = zeros((B, H * R, T))
+    for b in range(B):
+        for h in range(H * R):
+            for i in range(n[b]):
+                for j in range(i + 1):
+                    s = sum(Q[b, h, i, e] * K[b, h // R, j, e] for e in range(E))
+                    O[b, h, i] += tanh(scale * s)
+    return O
+""")
+    found = backward(listed)
+    assert "dscale_part = zeros((B, H * R, T)" in text_of(found.program)
+    check(listed, found)

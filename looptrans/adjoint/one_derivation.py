@@ -36,7 +36,7 @@ from looptrans.adjoint.refusal import NotDifferentiated, of_unknown_size
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.sweep.reverse import Reverse
 from looptrans.adjoint.writing import Gradient, Writer
-from looptrans.ir.index import Param, Var
+from looptrans.ir.index import Int, Opaque, Param, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import EIGHT_BITS, Array, Program
 from looptrans.ir.value import Access, Generator, Read, Real, walk_value
@@ -119,8 +119,7 @@ class Derivation:
         for together in alike.values():
             term = together[0]
             ordered = in_order(term.generators)
-            # A part for each iteration of the loops that end at a size.
-            outer = tuple(takewhile(lambda g: isinstance(g.range.stop, Param), ordered[:-1]))
+            outer = tuple(takewhile(self._has_parts, ordered[:-1]))
             given = pinned(term.brackets, indices, self.reverse.said)
             given |= asked_alone(term, indices)
             own = tuple(g for g in indices if g.variable not in given)
@@ -142,6 +141,18 @@ class Derivation:
             cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
             parts.append(Term(ONE.coefficient, ((cell, 1),), which, outer))
         return Gradient(self.gradients[name], indices, tuple(parts))
+
+    def _has_parts(self, each: Generator) -> bool:
+        """Tell whether each iteration of a loop may have a part: it is known how many there are.
+
+        They are counted from 0 to sizes, or to a length that is read and has a greatest value.
+        """
+        stop = each.range.stop
+        if isinstance(stop, Param) or each.range.start != Int(0):
+            return isinstance(stop, Param)
+        if isinstance(stop, Opaque):
+            return self.program.array(stop.array).value_range is not None
+        return not variables(stop) and not opaque_terms(stop)
 
     def _has_room(self, cells: tuple[Generator, ...]) -> bool:
         """Tell whether an argument has each of the extents of an array over these indices."""
