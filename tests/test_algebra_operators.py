@@ -413,6 +413,7 @@ NATURAL = "    assert all(n[j] >= 0 for j in range(N))\n"
             "s + x[j] + (b[0] * b[0] - b[0]) * s * s",
         ),
         ("x: Float[Array, 'N']", "", "s + x[j] + (sum(1.0 for e in range(4)) - 4.0) * s * s"),
+        ("x: Float[Array, 'N']", "", "s + x[j] + (sum(1.0 for e in range(N)) - N) * s * s"),
     ],
 )
 def test_numbers_that_the_listing_rules_out_refute_nothing(

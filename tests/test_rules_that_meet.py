@@ -391,6 +391,20 @@ def test_powers_of_integers_are_integers(tmp_path: Path) -> None:
     assert "2 ** x[i]" in kept
 
 
+@pytest.mark.parametrize(
+    ("power", "rest"), [("{} * x[i]", "x[i]"), ("2.0 * x[i] * {} / t", "2.0 * x[i] / t")]
+)
+def test_powers_of_two_with_their_unit_are_those_of_e(power: str, rest: str) -> None:
+    listed = """
+def f(x: Float[Array, "N"], t: float):
+    y = zeros(N)
+    for i in range(N):
+        y[i] = exp2(POWER)
+    return y
+""".replace("POWER", power.format("1.44269504"))
+    assert f"exp({rest})" in text_of(with_powers_of_two(program(listed)))
+
+
 def test_a_sum_beside_one_under_a_guard_is_not_under_it(tmp_path: Path) -> None:
     assert_verified(BESIDE, "T=3,D=5", tmp_path / "beside.py", "forward")
 

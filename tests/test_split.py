@@ -572,6 +572,20 @@ def length(X: Float[Array, "M N"]):
     assert derived.decision == "legal"
 
 
+def test_a_length_that_begins_below_0_is_no_root_of_a_square_before_the_first_iteration() -> None:
+    """Parts of zeros leave what parts without iterations leave, and in the listing they count."""
+    text = """\
+def length(X: Float[Array, "M N"], B: Bool[Array, "M N"]):
+    s = full(M, -2.0)
+    for i in range(0, M):
+        for j in range(0, N):
+            if B[i, j]:
+                s[i] = sqrt(s[i] * s[i] + X[i, j] * X[i, j])
+    return s
+"""
+    assert "is joined to what is another number then" in refusal(text)
+
+
 def test_a_maximum_of_integers_begins_with_the_least() -> None:
     text = """\
 def most(X: Int[Array, "M N"]):

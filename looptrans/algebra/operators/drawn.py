@@ -20,7 +20,7 @@ from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.numbers import NoNumber, Number, evaluate
 from looptrans.ir.condition import ALWAYS, Condition, Data, Every, Not, Relation, Some
 from looptrans.ir.evaluate import evaluate as index_at
-from looptrans.ir.index import Arith, Index, Int, Param, parameters, variables, walk
+from looptrans.ir.index import Arith, Index, Param, parameters, variables, walk
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -31,13 +31,13 @@ from looptrans.ir.value import (
     Generator,
     Holds,
     IndexValue,
-    Range,
     Read,
     Real,
     Reduce,
     Select,
     Value,
     Whole,
+    walk_value,
 )
 
 Row = dict[str, Number]
@@ -156,7 +156,7 @@ class Drawn:
                     return self._place(index)
                 case Reduce(function, generators, body):
                     one = made(body)
-                    terms = _terms(generators) if function == "sum" else 1
+                    terms = _terms(generators, body) if function == "sum" else 1
                     return one if terms == 1 else Binary("*", Const(float(terms)), one)
                 case Binary("@", left, right):
                     return Binary("*", made(left), made(right))
@@ -249,16 +249,28 @@ class Drawn:
                 raise NotDrawn("an element of one iteration may be one of another")
 
 
-def _terms(generators: tuple[Generator, ...]) -> int:
-    """Return how many terms a sum has: 1 where that is not known."""
+def _terms(generators: tuple[Generator, ...], body: Value) -> int:
+    """Return how many terms a sum has, 1 where its elements may be what one is.
+
+    Raises:
+        NotDrawn: It adds up no elements, and how many terms it has is not known.
+    """
+    counts = not any(isinstance(part, Read) for part in walk_value(body))
     found = 1
     for each in generators:
-        match each.range:
-            case Range(Int(start), Int(stop), step) if each.condition == ALWAYS:
-                found *= len(range(start, stop, step))
-            case _:
-                return 1
+        sizes = {name: _SIZE for end in _ends(each) for name in parameters(end)} if counts else {}
+        start, stop = (index_at(end, sizes) for end in _ends(each))
+        if start is not None and stop is not None and each.condition == ALWAYS:
+            found *= len(range(start, stop, each.range.step))
+        elif counts:
+            raise NotDrawn("how many terms a sum has is not known")
+        else:
+            return 1
     return found
+
+
+def _ends(generator: Generator) -> tuple[Index, Index]:
+    return generator.range.start, generator.range.stop
 
 
 def drawn_of(recurrence: Recurrence, outer: int) -> Drawn:

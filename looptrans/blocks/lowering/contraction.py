@@ -144,7 +144,8 @@ def _multiplied_out(b: Builder, term: Expr, over: Dim) -> tuple[Expr, ...]:
     Q[i, e] * (K[j, e] + R[i - j, e])    ->    Q[i, e] * K[j, e]  and  Q[i, e] * R[i - j, e]
 
     It is done with elements of arrays alone, none of which is rounded, and with no differences: of
-    numbers that are nearly the same they would lose what is left.
+    numbers that are nearly the same they would lose what is left. A sum does so where its elements
+    have opposite signs: what is lost is of the size of the last digits of each product.
     """
     above, below = factors(term)
     inner = _inner(term, over)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import isinf
+from typing import Literal, TypeAlias
 
 from looptrans.algebra.iterations.order import inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence
@@ -29,6 +30,8 @@ from looptrans.ir.value import (
     Select,
     Value,
 )
+
+_Left: TypeAlias = Literal["the same", "no number", "another"]
 
 
 def join_updates(
@@ -62,8 +65,8 @@ def join_updates(
     for name in (n for n in updates if n not in guards):
         if guarded and not _keeps(name, step, operator):
             guards[name] = _has_seen(step, operator, name, natural)
-        elif empty and not _joins_nothing(name, step, operator):
-            guards[name] = _is_something(step, operator, name)
+        elif empty and (left := _with_nothing(name, step, operator)) != "the same":
+            guards[name] = _is_something(step, operator, name, left)
     given: dict[str, Value] = {f"b{number}": Read(cell) for number, cell in parts.items()}
     return (
         tuple(
@@ -103,18 +106,23 @@ def _keeps(name: str, step: Recurrence, operator: Operator) -> bool:
     return is_the_same(kept, own) or equality(kept, own, Assumptions(domain)).answer == "proved"
 
 
-def _joins_nothing(name: str, step: Recurrence, operator: Operator) -> bool:
-    """Tell whether an empty part may be joined before the first iteration: not to divide 0 by 0."""
+def _with_nothing(name: str, step: Recurrence, operator: Operator) -> _Left:
+    """Return what an empty part leaves of a state that no iteration has changed.
+
+    A mean divides 0 by 0 then. A root of squares is another number where the state begins below 0.
+    """
     known = {s.name: s.initial for s in step.states if isinstance(s.initial, Const)}
     start: dict[str, Value] = {s.name: known.get(s.name, Real(s.name)) for s in step.states}
     kept = operator.acted(start, operator.identity)[name]
     if not has_value(kept):
-        return False
+        return "no number"
     shown = equality(kept, start[name], Assumptions(inputs_of(step)))
-    return len(known) == len(start) or (shown.answer == "proved" and not shown.needs)
+    if shown.answer != "proved":
+        return "another"
+    return "no number" if shown.needs else "the same"
 
 
-def _is_something(step: Recurrence, operator: Operator, name: str) -> Condition:
+def _is_something(step: Recurrence, operator: Operator, name: str, left: _Left) -> Condition:
     """Return the condition that a part is not the empty one.
 
     Raises:
@@ -126,12 +134,14 @@ def _is_something(step: Recurrence, operator: Operator, name: str) -> Condition:
         for number, component in enumerate(operator.components, 1)
         if component.state is not None and set(step.state(component.state).over) <= over
     ]
-    # What every iteration makes positive tells by itself; else all are as none would leave them.
+    # What every iteration makes positive tells by itself. Else all are as none would leave them,
+    # where iterations that leave the same would have divided 0 by 0 in the listing as well.
     counts = [(n, c) for n, c in known if n in operator.positive and is_the_same(c.identity, ZERO)]
-    if not counts and len(known) < len(operator.components):
+    if not counts and (left == "another" or len(known) < len(operator.components)):
+        how = "to what is another number then" if left == "another" else "by dividing 0 by 0"
         raise NotDone(
-            f"{access_text(step.state(name).access)} of a part without iterations is joined by "
-            "dividing 0 by 0, and nothing tells that there were none"
+            f"{access_text(step.state(name).access)} of a part without iterations is joined {how}, "
+            "and nothing tells that there were none"
         )
     tests = tuple(
         Data(Compare("!=", Real(f"b{number}"), component.identity))

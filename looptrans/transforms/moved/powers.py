@@ -74,5 +74,8 @@ def _divided(product: Value) -> Value | None:
                 return Binary("*", first, right)
             second = _divided(right)
             return None if second is None else Binary("*", left, second)
+        case Binary("/", above, below):
+            first = _divided(above)
+            return None if first is None else Binary("/", first, below)
         case _:
             return None
