@@ -13,7 +13,17 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from looptrans.blocks.block_ir.arithmetic import mapped
-from looptrans.blocks.block_ir.expr import Call, Dot, Expr, Name, Reduce, children, dims_of, walk
+from looptrans.blocks.block_ir.expr import (
+    Call,
+    Dot,
+    Expr,
+    Name,
+    Reduce,
+    children,
+    dims_of,
+    kind_of,
+    walk,
+)
 from looptrans.blocks.block_ir.ops import (
     Branch,
     ElementLoop,
@@ -157,9 +167,10 @@ def _calls(expr: Expr) -> Iterator[Shared]:
     """Yield the functions and sums of blocks in an expression, those inside others first."""
     for child in children(expr):
         yield from _calls(child)
-    if isinstance(expr, Dot | Reduce) or (
-        isinstance(expr, Call) and expr.function in _WORK and dims_of(expr)
-    ):
+    # Integers are bounds of loops, which are worked out where they are printed.
+    is_sum = isinstance(expr, Reduce) and kind_of(expr) == "float"
+    is_call = isinstance(expr, Call) and expr.function in _WORK and dims_of(expr)
+    if isinstance(expr, Shared) and (is_sum or is_call or isinstance(expr, Dot)):
         yield expr
 
 
