@@ -148,8 +148,10 @@ class Derivation:
         They are counted from 0 to sizes, or to a length that is read and has a greatest value.
         """
         stop = each.range.stop
-        if isinstance(stop, Param) or each.range.start != Int(0):
-            return isinstance(stop, Param)
+        if isinstance(stop, Param):
+            return True
+        if each.range.start != Int(0):
+            return False
         if isinstance(stop, Opaque):
             return self.program.array(stop.array).value_range is not None
         return not variables(stop) and not opaque_terms(stop)

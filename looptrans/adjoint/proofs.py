@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from looptrans.adjoint.equations.definitions import (
-    plain_name,
-    refreshed,
-)
+from looptrans.adjoint.equations.definitions import plain_name, refreshed
 from looptrans.adjoint.equations.sums import Term, combined, expanded, times
 from looptrans.adjoint.sweep.derivatives import used_derivatives
 from looptrans.adjoint.sweep.vanishing import agree as written_out_agree
@@ -21,16 +18,7 @@ from looptrans.algebra.positional.values import ZERO, summands
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Access,
-    Call,
-    Read,
-    Real,
-    Reduce,
-    Value,
-    free_variables,
-    walk_value,
-)
+from looptrans.ir.value import Access, Call, Read, Real, Reduce, Value, free_variables, walk_value
 from looptrans.ir.verdict import Certificate, Decision
 
 if TYPE_CHECKING:

@@ -48,10 +48,7 @@ from looptrans.adjoint.written.standing import has_sum, outside_sums, put_in
 from looptrans.adjoint.written.wide import worked_out_once
 from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
 from looptrans.frontend import parse
-from looptrans.ir.condition import (
-    Condition,
-    is_data_dependent,
-)
+from looptrans.ir.condition import Condition, is_data_dependent
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, Var, variables

@@ -19,10 +19,7 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import parameters as sizes_of
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program, Section
-from looptrans.ir.value import (
-    condition_variables,
-    free_variables,
-)
+from looptrans.ir.value import condition_variables, free_variables
 from looptrans.ir.walk import accesses
 
 Position: TypeAlias = tuple[int, ...]

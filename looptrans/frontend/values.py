@@ -20,14 +20,7 @@ from looptrans.frontend.mistakes import (
     WrongRank,
 )
 from looptrans.frontend.remedies import EXPRESSIONS, function_instead
-from looptrans.frontend.syntax import (
-    MODULES,
-    dotted,
-    flattened,
-    shape_read,
-    short,
-    span_of,
-)
+from looptrans.frontend.syntax import MODULES, dotted, flattened, shape_read, short, span_of
 from looptrans.ir.condition import Condition, Data
 from looptrans.ir.functions import CASTS, CREATIONS, FUNCTIONS
 from looptrans.ir.index import Extremum, Index, Int, Neg, Param, Var

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    plain_name,
-    refreshed,
-)
+from looptrans.adjoint.equations.definitions import Definition, System, plain_name, refreshed
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS, Condition, with_operands

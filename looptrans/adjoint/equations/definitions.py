@@ -21,15 +21,7 @@ from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Arith, Index, Int, Var, substitute
 from looptrans.ir.rewrite import replaced, with_reads
-from looptrans.ir.value import (
-    Access,
-    Generator,
-    Range,
-    Read,
-    Reduce,
-    Value,
-    walk_value,
-)
+from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
 
 Origin = Literal["forward", "again", "adjoint"]
 _MARK = "~"

@@ -26,11 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    full,
-)
+from looptrans.adjoint.equations.definitions import Definition, System, full
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.finite import comes_back_finite, is_finite
 from looptrans.algebra.positional.cells import condition_moved, value_moved

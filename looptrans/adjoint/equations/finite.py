@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-)
+from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.ir.index import Param, variables
 from looptrans.ir.rewrite import with_reads
 from looptrans.ir.value import (

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-)
+from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import (

@@ -16,10 +16,7 @@ from itertools import chain, permutations, product
 from math import isfinite, log
 from typing import Final
 
-from looptrans.adjoint.equations.definitions import (
-    Names,
-    refreshed_generators,
-)
+from looptrans.adjoint.equations.definitions import Names, refreshed_generators
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import in_one_order, simplified

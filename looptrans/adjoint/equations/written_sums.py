@@ -17,11 +17,7 @@ from typing import Final, TypeAlias
 from looptrans.adjoint.equations.definitions import plain_name
 from looptrans.adjoint.equations.sums import ONE, Term, mentioned
 from looptrans.algebra.positional.values import add, divide, multiply, negative, number, power
-from looptrans.ir.condition import (
-    Condition,
-    conjunction,
-    is_data_dependent,
-)
+from looptrans.ir.condition import Condition, conjunction, is_data_dependent
 from looptrans.ir.index import variables
 from looptrans.ir.listing import value_text
 from looptrans.ir.value import (

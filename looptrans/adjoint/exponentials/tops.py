@@ -9,12 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    is_same_range,
-    range_moved,
-)
+from looptrans.adjoint.equations.definitions import Definition, System, is_same_range, range_moved
 from looptrans.adjoint.equations.sums import held_together
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.algebra.positional.values import ZERO, is_number

@@ -15,12 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    Origin,
-    System,
-    refreshed_generators,
-)
+from looptrans.adjoint.equations.definitions import Definition, Origin, System, refreshed_generators
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.recognition import (
     Identity,

@@ -34,11 +34,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text, listing
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.source import Source
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Real,
-)
+from looptrans.ir.value import Binary, Call, Real
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.editing.tree import LoopPath, Position, loop_name, loop_paths, replace_at
 

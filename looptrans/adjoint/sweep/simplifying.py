@@ -10,11 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from looptrans.adjoint.empty_rows.guards import without_guards
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    plain_name,
-)
+from looptrans.adjoint.equations.definitions import Definition, System, plain_name
 from looptrans.adjoint.equations.facts import Facts, bounds_of
 from looptrans.adjoint.equations.recognition import Rule, applied
 from looptrans.adjoint.equations.size import Sizes

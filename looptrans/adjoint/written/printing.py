@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.equations.definitions import (
-    plain_name,
-    range_moved,
-)
+from looptrans.adjoint.equations.definitions import plain_name, range_moved
 from looptrans.adjoint.written.nests import Nest, Update
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Var, substitute, variables
-from looptrans.ir.listing import (
-    access_text,
-    condition_text,
-    index_text,
-    range_text,
-    value_text,
-)
+from looptrans.ir.listing import access_text, condition_text, index_text, range_text, value_text
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,

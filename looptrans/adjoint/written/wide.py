@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-)
+from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.adjoint.equations.size import has_full_rows
 from looptrans.adjoint.equations.sums import Term
 from looptrans.ir.program import Program

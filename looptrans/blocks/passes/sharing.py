@@ -167,11 +167,13 @@ def _calls(expr: Expr) -> Iterator[Shared]:
     """Yield the functions and sums of blocks in an expression, those inside others first."""
     for child in children(expr):
         yield from _calls(child)
-    # Integers are bounds of loops, which are worked out where they are printed.
-    is_sum = isinstance(expr, Reduce) and kind_of(expr) == "float"
-    is_call = isinstance(expr, Call) and expr.function in _WORK and dims_of(expr)
-    if isinstance(expr, Shared) and (is_sum or is_call or isinstance(expr, Dot)):
-        yield expr
+    match expr:
+        case Dot():
+            yield expr
+        case Reduce() if kind_of(expr) == "float":  # others are bounds of loops
+            yield expr
+        case Call(function) if function in _WORK and dims_of(expr):
+            yield expr
 
 
 def _key(call: Shared, versions: dict[str, int]) -> tuple[Expr, tuple[int, ...]]:

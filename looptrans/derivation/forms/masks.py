@@ -18,13 +18,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.normalizing.choices import with_choices
 from looptrans.algebra.positional.values import is_number
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    compared,
-    is_of_indices,
-    opposite,
-)
+from looptrans.ir.condition import ALWAYS, Condition, compared, is_of_indices, opposite
 from looptrans.ir.index import Index, Opaque, Var, opaque_terms, parameters, variables
 from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, If, Loop, Node, Program

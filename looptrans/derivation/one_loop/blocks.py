@@ -56,17 +56,7 @@ from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Call,
-    Create,
-    Range,
-    Read,
-    Real,
-    Select,
-    Value,
-)
+from looptrans.ir.value import Access, Binary, Call, Create, Range, Read, Real, Select, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.accesses import listed

@@ -48,15 +48,7 @@ from looptrans.derivation.one_loop.writing import Update, Writer, done, inputs_w
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, product, quotient, total
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import (
-    Arith,
-    Index,
-    Int,
-    Param,
-    Var,
-    opaque_terms,
-    variables,
-)
+from looptrans.ir.index import Arith, Index, Int, Param, Var, opaque_terms, variables
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Contract, Declaration, If, Loop, Node, Parameter, Program
 from looptrans.ir.value import Access, Const, Create, IndexValue, Range, Subscript, Value, Whole

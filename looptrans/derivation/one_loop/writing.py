@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from looptrans.adjoint.rewriting.bound_names import bound, called
 from looptrans.algebra.iterations.one_order import with_sums
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.bound import kept_apart
@@ -228,7 +227,7 @@ class _Updates:
                 )
             if ":" in update.over and (old or new):
                 raise NotDone(f"the row {access_text(update.cell)} is read by another update")
-            value = self._beside(put(update.guarded, self.names))
+            value = put(update.guarded, self.names)
             if not old or (not new and not written & set(_names(update))):
                 # Nobody needs the old value; or nobody the new one, and it can be written last.
                 statement = self.writer.assign(update.cell, value, update.label)
@@ -245,15 +244,6 @@ class _Updates:
             last.append((update.loops, copy))
             written.add(update.state)
         return self._nested([*statements, *last])
-
-    def _beside(self, value: Value) -> Value:
-        """Return a value whose sums bind no variable of the loops that it is worked out in."""
-        loops = {name for update in self.updates for name in update.loops}
-        if not loops & set(bound(value)):
-            return value
-        program = self.writer.program
-        names = (fresh_name(program, n) if n in loops else n for n in bound(value))
-        return called(value, names)
 
     def _in_order(self) -> list[Update]:
         """Return the updates so that each comes after those whose next values it reads."""
