@@ -30,7 +30,7 @@ from looptrans.derivation.joined.loops_as_sums import (
 from looptrans.derivation.joined.passes import (
     Passes,
     brought_out,
-    count_of_wide_sums,
+    count_of_costly_sums,
     passes,
     sums_of_sums,
     wide_sums,
@@ -71,8 +71,8 @@ def joined(work: Work, *, own: bool = False) -> None:
 
 
 def _sums_more(before: Work, work: Work) -> bool:
-    """Tell whether sums over more than a block holds are done more often than before."""
-    return count_of_wide_sums(work.program) > count_of_wide_sums(before.program)
+    """Tell whether sums that take long are done more often than before."""
+    return count_of_costly_sums(work.program) > count_of_costly_sums(before.program)
 
 
 def _joined_with_versions(work: Work, start: Work, *, own: bool) -> None:
