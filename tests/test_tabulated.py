@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+import looptrans  # noqa: E402
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.rewriting.tabulated import with_products_tabulated  # noqa: E402
 from looptrans.blocks.block_ir.ops import has_products, most_dims, stored_blocks  # noqa: E402
@@ -126,6 +127,9 @@ LONG = {
 def test_a_table_as_long_as_rows_is_not_multiplied_as_a_whole(far: str) -> None:
     score = f"s = scale * sum(Q[b, h, i, e] * ({KEY} + {far}) for e in range(E))"
     assert with_products_tabulated(program(attention(score))) is None
+    score = f"s = scale * sum(Q[b, h, i, e] * ({KEY} + {FAR}) for e in range(E))"
+    of_all_pairs = program(attention(score, 'R: Float[Array, "M+N E"]'))
+    assert with_products_tabulated(of_all_pairs) is None
 
 
 def test_what_changes_meanwhile_is_not_worked_out_ahead() -> None:
@@ -140,6 +144,53 @@ def moved(Q: Float[Array, "M E"], R: Float[Array, "W E"], c: int):
     return Y
 """
     assert with_products_tabulated(program(text)) is None
+
+
+# Heads share tables, and sequences are packed, one behind the other.
+PACKED = """
+def packed(Q: Float[Array, "T G*S E"], K: Float[Array, "T G E"], V: Float[Array, "T G D"],
+           R: Float[Array, "G W E"], cu: Int[Array, "B+1", "0:T+1"], c: int, S: int):
+    assert all(cu[b] <= cu[b + 1] for b in range(B))
+    O = zeros((T, G * S, D))
+    for b in range(B):
+        for h in range(G * S):
+            for i in range(cu[b + 1] - cu[b]):
+                m = -inf
+                l = 0.0
+                o = zeros(D)
+                for j in range(cu[b + 1] - cu[b]):
+                    s = sum(
+                        Q[cu[b] + i, h, e]
+                        * (K[cu[b] + j, h // S, e] + R[h // S, min(max(j - i, -c), c) + c, e])
+                        for e in range(E)
+                    )
+                    t = max(m, s)
+                    l = l * exp(m - t) + exp(s - t)
+                    for d in range(D):
+                        o[d] = o[d] * exp(m - t) + exp(s - t) * V[cu[b] + j, h // S, d]
+                    m = t
+                for d in range(D):
+                    O[cu[b] + i, h, d] = o[d] / l
+    return O
+"""
+
+
+def test_rows_of_packed_sequences_look_into_tables_that_heads_share() -> None:
+    found = lowered(program(PACKED))
+    assert len(found.kernels) == 2
+    assert all(most_dims(kernel.body) == 2 for kernel in found.kernels)
+    q, k, v, r = normal((9, 4, 4), (9, 2, 4), (9, 2, 3), (2, 5, 4))
+    cu = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
+    got = looptrans.compile(PACKED)(q, k, v, r, cu, 2, 2)
+    for first, last in ((0, 4), (4, 9)):
+        rows = slice(first, last)
+        at = torch.arange(last - first)
+        keys, values, far = (x.repeat_interleave(2, 1 - (x is r)) for x in (k, v, r))
+        far = far[:, (at[None] - at[:, None]).clamp(-2, 2) + 2]
+        scores = torch.einsum("ihe,jhe->hij", q[rows], keys[rows])
+        scores = scores + torch.einsum("ihe,hije->hij", q[rows], far)
+        want = torch.einsum("hij,jhd->ihd", torch.softmax(scores, 2), values[rows])
+        torch.testing.assert_close(got[rows], want, rtol=1e-5, atol=1e-5)
 
 
 def far_keys(q: Any, r: Any, at: Any) -> Any:

@@ -13,13 +13,13 @@ bounds the subscript.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.rewriting.inner_sums import InnerSums, with_inner_sums
 from looptrans.algebra.positional.cells import added_up, value_moved
-from looptrans.ir.affine import difference, form_of, is_same, product, total
+from looptrans.ir.affine import difference, form_of, product, total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Extremum, Index, Int, Param, Var, opaque_terms, parameters, variables
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
@@ -35,6 +35,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     Whole,
+    condition_variables,
     free_variables,
     walk_value,
 )
@@ -155,7 +156,7 @@ class _Table:
     array: Array
     before: int
     nest: Node
-    key: Value
+    key: tuple[Value, tuple[Range, ...]]
 
     @property
     def declaration(self) -> Declaration:
@@ -197,111 +198,105 @@ class _Tables:
     def _read(self, place: Placed, over: Generator, each: _LookedUp) -> Access | None:
         """Return the cell of a table that a sum of products is; None where there can be none."""
         index = each.access.indices[each.where]
-        if not _is_short(place, index):
-            return None
         rows = self._rows(each.own, over.variable)
         length = self._extent(each.access, each.where)
-        if rows is None or length is None:
+        if rows is None or length is None or not _is_short(place, index, length):
             return None
         before = place.position[0]
         made_of = {p.access.array for p in walk_value(each.own) if isinstance(p, Read)}
         if (made_of | {each.access.array}) & touched(self.program.body[before:], writes=True):
             return None
-        # Rows that a variable counts are counted by it; others by one of their own.
-        taken = {over.variable}
-        counted: dict[int, str] = {}
-        own = each.own
-        for number, (subscript, _) in rows.items():
-            wish = subscript.name if isinstance(subscript, Var) else "t"
-            plain = isinstance(subscript, Var) and wish not in taken
-            counted[number] = wish if plain else fresh_name(self.program, wish, taken)
-            taken.add(counted[number])
-            if not plain:
-                assert isinstance(own, Read)
-                own = Read(_with(own.access, number, counted[number]))
-        looked = each.access
-        for number, other in enumerate(each.access.indices):
-            if number == each.where or other == Var(over.variable) or not variables(other):
-                continue
-            extent = self._extent(each.access, number)
-            same = [n for n, (s, end) in rows.items() if is_same(s, other) and end == extent]
-            if same:
-                looked = _with(looked, number, counted[same[0]])
-            elif not self._is_of_rows(place, other, rows):
-                return None
-        where = fresh_name(self.program, "w", taken)
-        cell = Binary("*", own, Read(_with(looked, each.where, where)))
-        loops = [*((counted[n], extent) for n, (_, extent) in rows.items()), (where, length)]
-        moved: dict[str, Index] = {name: Var(f"_{n}") for n, (name, _) in enumerate(loops)}
+        loops = _all_rows(rows) or _rows_around(place, rows)
+        if loops is None or not self._is_of_rows(place, over, each, loops):
+            return None
+        where = fresh_name(self.program, "w")
+        looked = list(each.access.subscripts)
+        looked[each.where] = Var(where)
+        cell = Binary("*", each.own, Read(replace(each.access, subscripts=tuple(looked))))
         value = Reduce("sum", (over,), cell)
-        key = value_moved(value, moved)
-        table = next((t for t in self.tables if t.key == key), None)
+        names: dict[str, Index] = {name: Var(f"_{n}") for n, name in enumerate(loops)}
+        key = (value_moved(value, names), tuple(loops.values()))
+        table = next((table for table in self.tables if table.key == key), None)
+        subscripts = tuple(subscript for subscript, _ in rows)
         if table is None:
             name = self._name(each)
-            indices = tuple(Var(variable) for variable, _ in loops)
-            nest: Node = Assign("S", (Access(name, indices),), (value,))
-            for variable, extent in reversed(loops):
-                nest = Loop(variable, Range(Int(0), extent), (nest,))
-            shape = tuple(extent for _, extent in loops)
-            array = Array(name, len(shape), "float", "local", shape)
-            table = _Table(array, before, nest, key)
+            nest: Node = Assign("S", (Access(name, (*subscripts, Var(where))),), (value,))
+            loops[where] = Range(Int(0), length)
+            for variable, bounds in reversed(loops.items()):
+                nest = Loop(variable, bounds, (nest,))
+            shape = (*(extent for _, extent in rows), length)
+            table = _Table(Array(name, len(shape), "float", "local", shape), before, nest, key)
             self.tables.append(table)
-        return Access(table.array.name, (*(s for s, _ in rows.values()), index))
+        return Access(table.array.name, (*subscripts, index))
 
     def _is_of_rows(
-        self, place: Placed, index: Index, rows: dict[int, tuple[Index, Index]]
+        self, place: Placed, over: Generator, each: _LookedUp, loops: Mapping[str, Range]
     ) -> bool:
-        """Tell whether a subscript hangs on rows alone, all of which the listing reads: h // 4."""
-        ends = {loop.variable: loop.range for loop in place.loops}
-        known = {
-            subscript.name: extent
-            for subscript, extent in rows.values()
-            if isinstance(subscript, Var)
-        }
-        return not opaque_terms(index) and all(
-            name in known and ends.get(name) == Range(Int(0), known[name])
-            for name in variables(index)
-        )
+        """Tell whether what else says where it is looked up is the same for a row, and is there.
+
+        It is where the listing reads it for all of these rows, or the row itself is such a cell.
+        """
+        around = {loop.variable: loop.range for loop in place.loops}
+        for number, index in enumerate(each.access.indices):
+            if number == each.where or index == Var(over.variable):
+                continue
+            for name in variables(index):
+                extent = self._extent(each.access, number)
+                is_cell = index == Var(name) and loops.get(name) == Range(Int(0), extent or Int(0))
+                is_read = not opaque_terms(index) and around.get(name) == loops.get(name)
+                if name not in loops or not (is_cell or is_read):
+                    return False
+        return True
 
     def _name(self, each: _LookedUp) -> str:
         first = next(p.access.array for p in walk_value(each.own) if isinstance(p, Read))
         wish = f"{first}_{each.access.array}".replace(".", "_")
         return fresh_name(self.program, wish, [table.array.name for table in self.tables])
 
-    def _rows(self, own: Value, over: str) -> dict[int, tuple[Index, Index]] | None:
-        """Return the subscripts that say which row a factor is of, and how many rows there are.
-
-        A factor of several arrays has rows that variables count, each a subscript by itself.
-        """
+    def _rows(self, own: Value, over: str) -> list[tuple[Index, Index]] | None:
+        """Return the subscripts that say which row a factor is of, and how many rows there are."""
         reads = [part.access for part in walk_value(own) if isinstance(part, Read)]
         if any(isinstance(s, Whole) for read in reads for s in read.subscripts):
             return None
         if any(isinstance(part, Reduce) for part in walk_value(own)):
             return None
         first = max(reads, key=lambda read: len({v for i in read.indices for v in variables(i)}))
-        found: dict[int, tuple[Index, Index]] = {}
+        found: list[tuple[Index, Index]] = []
         for number, index in enumerate(first.indices):
             extent = self._extent(first, number)
             if index == Var(over) or not variables(index):
                 continue
             if extent is None or variables(extent):
                 return None
-            found[number] = (index, extent)
-        plain = [index.name for index, _ in found.values() if isinstance(index, Var)]
-        counted = len(plain) == len(found) == len(set(plain))
-        if counted and set(free_variables(own)) <= {over, *plain}:
-            return found
-        return found if isinstance(own, Read) and len(reads) == 1 else None
+            found.append((index, extent))
+        known = {name for index, _ in found for name in variables(index)}
+        return found if set(free_variables(own)) <= {over, *known} else None
 
     def _extent(self, access: Access, number: int) -> Index | None:
         array = self.program.array(access.array)
         return array.shape[number] if array.element == "float" and array.rank else None
 
 
-def _with(access: Access, number: int, variable: str) -> Access:
-    """Return an access with a variable as one of its subscripts."""
-    subscripts = (*access.subscripts[:number], Var(variable), *access.subscripts[number + 1 :])
-    return replace(access, subscripts=subscripts)
+def _all_rows(rows: list[tuple[Index, Index]]) -> dict[str, Range] | None:
+    """Return loops over all rows, where each variable is a subscript by itself."""
+    names = [index.name for index, _ in rows if isinstance(index, Var)]
+    if len(names) < len(rows) or len(set(names)) < len(names):
+        return None
+    return {name: Range(Int(0), extent) for name, (_, extent) in zip(names, rows, strict=True)}
+
+
+def _rows_around(place: Placed, rows: list[tuple[Index, Index]]) -> dict[str, Range] | None:
+    """Return the loops around a statement that say which row it is, where they do so alone.
+
+    for b: for i in range(n[b]): … Q[start[b] + i, e] …
+    """
+    own = {name for index, _ in rows for name in variables(index)}
+    loops = {loop.variable: loop.range for loop in place.loops if loop.variable in own}
+    ends = (end for bounds in loops.values() for end in (bounds.start, bounds.stop))
+    if own != set(loops) or any(set(variables(end)) - own for end in ends):
+        return None
+    asked = {name for condition in place.conditions for name in condition_variables(condition)}
+    return None if asked & own else loops
 
 
 def _apart(
@@ -386,11 +381,11 @@ def _added(value: Value, *, is_negative: bool = False) -> Iterator[tuple[bool, V
             yield is_negative, value
 
 
-def _is_short(place: Placed, index: Index) -> bool:
-    """Tell whether a subscript ends at what no loop goes up to that it hangs on."""
+def _is_short(place: Placed, index: Index, length: Index) -> bool:
+    """Tell whether a subscript, and the table, end at what no loop goes up to that it hangs on."""
     own = {loop.variable: loop.range for loop in place.loops}
     long = {p for v in variables(index) if v in own for p in parameters(own[v].stop)}
-    return _has_end(index, own, long)
+    return not set(parameters(length)) & long and _has_end(index, own, long)
 
 
 def _has_end(index: Index, ranges: dict[str, Range], long: Collection[str]) -> bool:
