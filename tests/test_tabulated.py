@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from textwrap import indent
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import looptrans  # noqa: E402
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.rewriting.tabulated import with_products_tabulated  # noqa: E402
 from looptrans.blocks.block_ir.ops import has_products, most_dims, stored_blocks  # noqa: E402
@@ -176,21 +176,23 @@ def packed(Q: Float[Array, "T G*S E"], K: Float[Array, "T G E"], V: Float[Array,
 
 
 def test_rows_of_packed_sequences_look_into_tables_that_heads_share() -> None:
+    def theirs(q: Any, k: Any, v: Any, r: Any, cu: Any, c: int, count: int) -> Any:
+        found = []
+        for first, last in pairwise(cu.tolist()):
+            at = torch.arange(last - first)
+            keys, values = (x[first:last].repeat_interleave(count, 1) for x in (k, v))
+            rows = r[:, (at[None] - at[:, None]).clamp(-c, c) + c].repeat_interleave(count, 0)
+            scores = torch.einsum("ihe,jhe->hij", q[first:last], keys)
+            scores = scores + torch.einsum("ihe,hije->hij", q[first:last], rows)
+            found.append(torch.einsum("hij,jhd->ihd", torch.softmax(scores, 2), values))
+        return torch.cat(found)
+
     found = lowered(program(PACKED))
     assert len(found.kernels) == 2
     assert all(most_dims(kernel.body) == 2 for kernel in found.kernels)
-    q, k, v, r = normal((9, 4, 4), (9, 2, 4), (9, 2, 3), (2, 5, 4))
     cu = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
-    got = looptrans.compile(PACKED)(q, k, v, r, cu, 2, 2)
-    for first, last in ((0, 4), (4, 9)):
-        rows = slice(first, last)
-        at = torch.arange(last - first)
-        keys, values, far = (x.repeat_interleave(2, 1 - (x is r)) for x in (k, v, r))
-        far = far[:, (at[None] - at[:, None]).clamp(-2, 2) + 2]
-        scores = torch.einsum("ihe,jhe->hij", q[rows], keys[rows])
-        scores = scores + torch.einsum("ihe,hije->hij", q[rows], far)
-        want = torch.einsum("hij,jhd->ihd", torch.softmax(scores, 2), values[rows])
-        torch.testing.assert_close(got[rows], want, rtol=1e-5, atol=1e-5)
+    shapes = (9, 4, 4), (9, 2, 4), (9, 2, 3), (2, 5, 4)
+    compare(PACKED, theirs, normal(*shapes), [cu, 2, 2])
 
 
 def far_keys(q: Any, r: Any, at: Any) -> Any:
