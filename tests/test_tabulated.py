@@ -257,6 +257,81 @@ def test_a_table_that_the_listing_makes_stays_one() -> None:
     compare(OWN_TABLE, theirs, normal((5, 4), (9, 4), (9, 3), (14, 4)), [])
 
 
+# Made in the loop over heads that the queries are in, term by term.
+OWN_IN_HEADS = """
+def own(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+        R: Float[Array, "M+N E"]):
+    T = zeros((H, M, M + N))
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            for w in range(M + N):
+                for e in range(E):
+                    T[h, i, w] += Q[h, i, e] * R[w, e]
+        for i in range(M):
+            m = -inf
+            l = 0.0
+            for j in range(N):
+                s = T[h, i, j - i + M]
+                for e in range(E):
+                    s += Q[h, i, e] * K[h, j, e]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(D):
+                    O[h, i, d] = O[h, i, d] * exp(m - t) + exp(s - t) * V[h, j, d]
+                m = t
+            for d in range(D):
+                O[h, i, d] /= l
+    return O
+"""
+
+
+def test_a_table_that_a_loop_over_heads_makes_is_kept_in_both_passes() -> None:
+    def theirs(q: Any, k: Any, v: Any, r: Any) -> Any:
+        i, j = torch.arange(q.shape[1]), torch.arange(k.shape[1])
+        at = (j[None] - i[:, None] + q.shape[1]).expand(q.shape[0], -1, -1)
+        return torch.softmax(q @ k.mT + torch.gather(q @ r.mT, 2, at), 2) @ v
+
+    listed = program(OWN_IN_HEADS)
+    assert all(most_dims(kernel.body) == 2 for kernel in lowered(listed).kernels)
+    kernels = emitted_with_backward(listed).backward.kernels
+    for gradient in ("dK", "dR"):
+        (kernel,) = (k for k in kernels if gradient in stored_blocks(k.body))
+        assert most_dims(kernel.body) == 2
+    compare(OWN_IN_HEADS, theirs, normal((2, 5, 4), (2, 9, 4), (2, 9, 3), (14, 4)), [])
+
+
+NAIVE = """
+def naive(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+          R: Float[Array, "2*C+1 E"], C: Const):
+    S = zeros((H, M, N))
+    P = zeros((H, M, N))
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                S[h, i, j] = sum(Q[h, i, e] * K[h, j, e] for e in range(E))
+                S[h, i, j] += sum(Q[h, i, e] * R[min(max(j - i, -C), C) + C, e] for e in range(E))
+    for h in range(H):
+        for i in range(M):
+            m = max(S[h, i, j] for j in range(N))
+            z = sum(exp(S[h, i, j] - m) for j in range(N))
+            for j in range(N):
+                P[h, i, j] = exp(S[h, i, j] - m) / z
+    for h in range(H):
+        for i in range(M):
+            for d in range(D):
+                O[h, i, d] = sum(P[h, i, j] * V[h, j, d] for j in range(N))
+    return O
+"""
+
+
+def test_scores_in_memory_are_worked_out_again_and_the_table_is_not() -> None:
+    found = lowered(program(NAIVE))
+    assert len(found.kernels) == 2
+    assert all(most_dims(kernel.body) == 2 for kernel in found.kernels)
+
+
 SCALED = """
 def scaled(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], scale: float):
     O = zeros((M, D))
