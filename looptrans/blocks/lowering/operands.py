@@ -87,14 +87,14 @@ def _takes_off(b: Builder, expr: Expr) -> bool:
 
 
 def both_rounded(b: Builder, left: Expr, right: Expr) -> str | None:
-    """Return the array of input type whose type two operands get that are worked out of inputs.
+    """Return the array of input type whose type two operands get, one of them made of inputs.
 
-    Not where a power may be too large for 16 bits: such are multiplied in pairs.
+    The other one may be what is handed over in float32. Not where a power may be too large for 16
+    bits: such are multiplied in pairs.
     """
     if not b.rounded or any(is_divided(b, x) or _has_power(b, x) for x in (left, right)):
         return None
-    arrays = [input_in(b, side) for side in (left, right)]
-    return arrays[0] if None not in arrays else None
+    return input_in(b, left) or input_in(b, right)
 
 
 def _has_power(b: Builder, expr: Expr) -> bool:
