@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
+import looptrans  # noqa: E402
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.rewriting.tabulated import with_products_tabulated  # noqa: E402
 from looptrans.blocks.block_ir.ops import has_products, most_dims, stored_blocks  # noqa: E402
@@ -144,6 +145,40 @@ def moved(Q: Float[Array, "M E"], R: Float[Array, "W E"], c: int):
     return Y
 """
     assert with_products_tabulated(program(text)) is None
+
+
+UNSURE = {
+    "rows that another array may not have": (
+        "sum((Q[i, e] + U[i, e]) * FAR for e in range(E))",
+        "",
+    ),
+    "rows that are asked for": (
+        "sum(Q[start[i] + i, e] * FAR for e in range(E)) if i < n else 0.0",
+        'start: Int[Array, "M", "0:M"], n: int, ',
+    ),
+}
+
+
+@pytest.mark.parametrize("way", UNSURE)
+def test_products_are_not_made_of_rows_that_may_not_be_there(way: str) -> None:
+    value, given = UNSURE[way]
+    text = f"""
+def unsure(Q: Float[Array, "H E"], U: Float[Array, "M E"], R: Float[Array, "W E"], {given}c: int):
+    Y = zeros((M, N))
+    for i in range(M):
+        for j in range(N):
+            Y[i, j] = {value.replace("FAR", "R[min(max(j - i, -c), c) + c, e]")}
+    return Y
+"""
+    assert with_products_tabulated(program(text)) is None
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_table_that_is_too_short_is_refused_by_its_own_name(grad: bool) -> None:
+    found = looptrans.compile(attention(*SHORT["added"]))
+    q, k, v, r = normal((1, 1, 5, 4), (1, 1, 9, 4), (1, 1, 9, 3), (3, 4))
+    with pytest.raises(ValueError, match="R should have at least 5 elements along dimension 0"):
+        found(q.requires_grad_(grad), k, v, r, 2, 1.0)
 
 
 # Heads share tables, and sequences are packed, one behind the other.

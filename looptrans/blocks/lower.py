@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
@@ -20,7 +20,14 @@ from looptrans.blocks.block_ir.ops import (
     ops_in,
     products_in,
 )
-from looptrans.blocks.block_ir.program import BlockProgram, Filled, Kernel, NotLowered, Rounding
+from looptrans.blocks.block_ir.program import (
+    BlockProgram,
+    Filled,
+    Kernel,
+    NotLowered,
+    Reach,
+    Rounding,
+)
 from looptrans.blocks.fitting.configs import choices
 from looptrans.blocks.kernel_arguments import arguments_of, constants_of, dims_in
 from looptrans.blocks.lowering.builder import Builder
@@ -196,10 +203,17 @@ class _Lowering:
             tuple(c.condition for c in program.contracts if not c.generators),
             tuple(step.name for step in self.derivation.steps),
             tuple(dict.fromkeys(notes)),
-            reached(program),
-            below(program),
+            self._of_arguments(reached),
+            self._of_arguments(below),
         )
         return whole(found, self.slices, last.outputs)
+
+    def _of_arguments(self, find: Callable[[Program], tuple[Reach, ...]]) -> tuple[Reach, ...]:
+        """Return how far a nest goes; into tables that steps made, as far as into what was read."""
+        made = [step for step in self.derivation.steps if step.kind == "tabulated"]
+        tables = {a.name for s in made for a in s.after.arrays if a not in s.before.arrays}
+        found = (*(reach for step in made for reach in find(step.before)), *find(self.program))
+        return tuple(dict.fromkeys(reach for reach in found if reach[0] not in tables))
 
     def _name(self, group: list[tuple[int, Node]], taken: set[str]) -> str:
         """Return the name of one kernel of several: after the largest arrays that it writes."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from looptrans.blocks.block_ir.program import BlockProgram, Rounding
+from looptrans.blocks.block_ir.program import BlockProgram, Reach, Rounding
+from looptrans.blocks.scheduled.reach import below, reached
 from looptrans.emit.autograd import DIGEST, Autograd, Called
 from looptrans.emit.facts import Style
 from looptrans.emit.header import backward_header
@@ -80,6 +81,7 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     exact |= {gradient for name, gradient in found.gradients.items() if name not in rounded}
     kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
     forward = _in_float32(lowered(found.forward), kept & exact)
+    forward = _as_far_as(forward, found.listing)
     forward = replace(forward, notes=(*forward.notes, *on_names(found.listing)))
     rounding = Rounding(found.recomputed, found.weights, found.logarithms)
     backward = _in_float32(lowered(program, rounded=rounding, constant=True), exact)
@@ -123,6 +125,23 @@ def _formed(found: Backward, form: Form) -> Program:
         reason = f"its backward pass has no form {form}: {ways.get(form, 'it is not shown right')}"
         raise Refused(NotInForm(reason), found.listing, found.program)
     return derivation.last
+
+
+def _as_far_as(program: BlockProgram, listing: Program) -> BlockProgram:
+    """Return a forward pass that goes as far into its arguments as the listing says.
+
+    It may look into tables in place of arguments.
+    """
+    known = {array.name for array in listing.arrays}
+
+    def both(one: Iterable[Reach], other: Iterable[Reach]) -> tuple[Reach, ...]:
+        return tuple(dict.fromkeys(reach for reach in (*one, *other) if reach[0] in known))
+
+    return replace(
+        program,
+        reached=both(reached(listing), program.reached),
+        below=both(below(listing), program.below),
+    )
 
 
 def _in_float32(program: BlockProgram, names: Iterable[str]) -> BlockProgram:
@@ -171,9 +190,9 @@ def _module(
             )
         )
     joined = Autograd(found, called, parts[0].facts, parts[1].facts)
-    below = [Launcher(part.facts).lines() for part in parts] + joined.functions()
+    functions = [Launcher(part.facts).lines() for part in parts] + joined.functions()
     head = backward_header(found, forward, backward, __version__)
-    text = written(head, parts, below, joined.helpers)
+    text = written(head, parts, functions, joined.helpers)
     digest = hashlib.sha256(text.encode()).hexdigest()[: len(DIGEST)]
     for operator in called.operators:
         text = text.replace(f'"{operator}"', f'"{operator.removesuffix(DIGEST)}{digest}"')

@@ -13,7 +13,7 @@ bounds the subscript.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.carried.recurrences import again
@@ -21,7 +21,7 @@ from looptrans.adjoint.rewriting.inner_sums import InnerSums, with_inner_sums
 from looptrans.algebra.positional.cells import added_up, value_moved
 from looptrans.ir.affine import difference, form_of, product, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Extremum, Index, Int, Param, Var, opaque_terms, parameters, variables
+from looptrans.ir.index import Extremum, Index, Int, Param, Var, parameters, variables
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import (
@@ -40,7 +40,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, placed, touched
+from looptrans.ir.walk import Placed, accesses, placed, touched
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import fresh_name
 
@@ -206,8 +206,9 @@ class _Tables:
         made_of = {p.access.array for p in walk_value(each.own) if isinstance(p, Read)}
         if (made_of | {each.access.array}) & touched(self.program.body[before:], writes=True):
             return None
-        loops = _all_rows(rows) or _rows_around(place, rows)
-        if loops is None or not self._is_of_rows(place, over, each, loops):
+        asked = _asked(place, made_of | {each.access.array})
+        loops = _all_rows(rows) or _rows_around(place, rows, asked)
+        if loops is None or not self._is_of_rows(place, over, each, loops, asked):
             return None
         where = fresh_name(self.program, "w")
         looked = list(each.access.subscripts)
@@ -230,22 +231,31 @@ class _Tables:
         return Access(table.array.name, (*subscripts, index))
 
     def _is_of_rows(
-        self, place: Placed, over: Generator, each: _LookedUp, loops: Mapping[str, Range]
+        self,
+        place: Placed,
+        over: Generator,
+        each: _LookedUp,
+        loops: Mapping[str, Range],
+        asked: Set[str],
     ) -> bool:
-        """Tell whether what else says where it is looked up is the same for a row, and is there.
+        """Tell whether all rows that loops go over have the cells that products are made of.
 
-        It is where the listing reads it for all of these rows, or the row itself is such a cell.
+        They have where the listing reads them for all of these rows, asking for nothing, or where
+        the row itself says the cell.
         """
         around = {loop.variable: loop.range for loop in place.loops}
-        for number, index in enumerate(each.access.indices):
-            if number == each.where or index == Var(over.variable):
-                continue
-            for name in variables(index):
-                extent = self._extent(each.access, number)
-                is_cell = index == Var(name) and loops.get(name) == Range(Int(0), extent or Int(0))
-                is_read = not opaque_terms(index) and around.get(name) == loops.get(name)
-                if name not in loops or not (is_cell or is_read):
-                    return False
+        reads = [part.access for part in walk_value(each.own) if isinstance(part, Read)]
+        for access in (*reads, each.access):
+            for number, index in enumerate(access.indices):
+                is_where = access == each.access and number == each.where
+                if is_where or index == Var(over.variable):
+                    continue
+                extent = self._extent(access, number)
+                for name in variables(index):
+                    is_cell = index == Var(name) and loops.get(name) == _all_of(extent)
+                    is_read = around.get(name) == loops.get(name) and name not in asked
+                    if name not in loops or not (is_cell or is_read):
+                        return False
         return True
 
     def _name(self, each: _LookedUp) -> str:
@@ -285,7 +295,13 @@ def _all_rows(rows: list[tuple[Index, Index]]) -> dict[str, Range] | None:
     return {name: Range(Int(0), extent) for name, (_, extent) in zip(names, rows, strict=True)}
 
 
-def _rows_around(place: Placed, rows: list[tuple[Index, Index]]) -> dict[str, Range] | None:
+def _all_of(extent: Index | None) -> Range | None:
+    return None if extent is None else Range(Int(0), extent)
+
+
+def _rows_around(
+    place: Placed, rows: list[tuple[Index, Index]], asked: Set[str]
+) -> dict[str, Range] | None:
     """Return the loops around a statement that say which row it is, where they do so alone.
 
     for b: for i in range(n[b]): … Q[start[b] + i, e] …
@@ -295,8 +311,14 @@ def _rows_around(place: Placed, rows: list[tuple[Index, Index]]) -> dict[str, Ra
     ends = (end for bounds in loops.values() for end in (bounds.start, bounds.stop))
     if own != set(loops) or any(set(variables(end)) - own for end in ends):
         return None
-    asked = {name for condition in place.conditions for name in condition_variables(condition)}
     return None if asked & own else loops
+
+
+def _asked(place: Placed, arrays: Set[str]) -> set[str]:
+    """Return the variables that conditions mention under which a statement reads some arrays."""
+    reads = (each for each in accesses(place.node) if each.access.array in arrays)
+    conditions = (*place.conditions, *(each.condition for each in reads))
+    return {name for condition in conditions for name in condition_variables(condition)}
 
 
 def _apart(
@@ -311,7 +333,7 @@ def _apart(
     for number, factor in enumerate(factors):
         others = (*factors[:number], *factors[number + 1 :])
         terms = [
-            (is_negative, term, _looked_up((*others, *_factors(term)), over))
+            (is_negative, term, _looked_up(tuple(_factors(term)), others, over))
             for is_negative, term in _added(factor)
         ]
         if any(looked is not None for _, _, looked in terms):
@@ -334,29 +356,29 @@ def _total(terms: list[tuple[bool, Value]]) -> Value:
     return value
 
 
-def _looked_up(factors: tuple[Value, ...], over: str) -> _LookedUp | None:
-    """Return a product of two as what is looked up and what it is multiplied with."""
-    summed = [factor for factor in factors if over in free_variables(factor)]
-    others = tuple(factor for factor in factors if over not in free_variables(factor))
-    for number, factor in enumerate(summed):
-        if not isinstance(factor, Read) or len(summed) < 2:
+def _looked_up(
+    factors: tuple[Value, ...], others: tuple[Value, ...], over: str
+) -> _LookedUp | None:
+    """Return what is looked up among factors, and what it is multiplied with, of all factors."""
+    for number, factor in enumerate(factors):
+        if not isinstance(factor, Read) or any(
+            isinstance(s, Whole) for s in factor.access.subscripts
+        ):
             continue
         access = factor.access
-        if any(isinstance(s, Whole) for s in access.subscripts):
-            continue
-        own = summed[:number] + summed[number + 1 :]
+        rest = (*others, *factors[:number], *factors[number + 1 :])
+        own = tuple(each for each in rest if over in free_variables(each))
         rows = set().union(*map(free_variables, own)) - {over}
-        at = [n for n, index in enumerate(access.indices) if over in variables(index)]
-        if len(at) != 1 or access.indices[at[0]] != Var(over):
-            continue
+        at = [index for index in access.indices if over in variables(index)]
         where = [
             n
             for n, index in enumerate(access.indices)
             if (added := set(added_up(index))) & rows and added - rows
         ]
-        if len(where) != 1 or not any(isinstance(p, Read) for v in own for p in walk_value(v)):
-            continue
-        return _LookedUp(_product(tuple(own)), access, where[0], others)
+        known = any(isinstance(part, Read) for each in own for part in walk_value(each))
+        if at == [Var(over)] and len(where) == 1 and known:
+            same = tuple(each for each in rest if over not in free_variables(each))
+            return _LookedUp(_product(own), access, where[0], same)
     return None
 
 
