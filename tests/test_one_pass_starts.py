@@ -126,3 +126,22 @@ def online(x: Float[Array, "M N"], v: Float[Array, "N D"]):
     }
     want, mine = (execute(each, inputs=inputs)["S"] for each in (listing, found.last))
     np.testing.assert_allclose(mine, want, rtol=1e-12)
+
+
+def test_exponentials_of_a_sum_wait_until_all_of_it_is_there() -> None:
+    """A maximum rises to what it is in the end; a sum may be far above that before."""
+    listing = program("""
+def decayed(g: Float[Array, "N"], v: Float[Array, "N"]):
+    s = 0.0
+    o = 0.0
+    for j in range(0, N):
+        s = s + g[j]
+    for j in range(0, N):
+        o = o + v[j] * exp(s)
+    return o
+""")
+    found = derive(listing, "fold")
+    assert not [step for step in found.steps if step.kind == "one pass"]
+    assert any("not yet all of s" in note for note in found.notes)
+    inputs = {"g": np.array([900.0, -900.0]), "v": np.array([1.0, 2.0])}
+    assert execute(found.last, inputs=inputs)["o"] == 3.0

@@ -617,7 +617,7 @@ def test_names_change_names_only() -> None:
         (
             LOGSUMEXP.replace("max(m, X[i, j])", "0.5 * m * m + X[i, j]").replace("-inf", "0.5"),
             [
-                "cannot be split: from m = 0.5, l = 0, the inputs [X[i, j] = ",
+                "cannot be split: from m = 0.5, the inputs [X[i, j] = ",
                 "both lead to m =",
                 "leave --split out",
             ],

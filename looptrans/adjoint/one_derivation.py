@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from looptrans.adjoint.derived import Backward, Saved
@@ -16,11 +16,11 @@ from looptrans.adjoint.empty_rows.idle import Unguarded, without_tests_of_tops
 from looptrans.adjoint.equations.definitions import Definition, System, full, plain_name
 from looptrans.adjoint.equations.equal import made_one
 from looptrans.adjoint.equations.known_choices import read_where_known
-from looptrans.adjoint.equations.made_whole import made_whole
+from looptrans.adjoint.equations.made_whole import made_whole, tables
 from looptrans.adjoint.equations.offered import named
 from looptrans.adjoint.equations.size import Sizes, sizes_of
 from looptrans.adjoint.equations.solving import asked_alone, pinned, says_which
-from looptrans.adjoint.equations.sums import ONE, Term, term_moved
+from looptrans.adjoint.equations.sums import ONE, Term, mentioned, term_moved
 from looptrans.adjoint.equations.written_sums import in_order, value_of
 from looptrans.adjoint.exponentials.carrying import Moved, carried
 from looptrans.adjoint.exponentials.logarithms import with_logarithms_opened
@@ -39,7 +39,7 @@ from looptrans.adjoint.writing import Gradient, Writer
 from looptrans.ir.index import Int, Opaque, Param, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import EIGHT_BITS, Array, Program
-from looptrans.ir.value import Access, Generator, Read, Real, walk_value
+from looptrans.ir.value import Access, Generator, Read, Real, Value, free_variables, walk_value
 from looptrans.ir.verdict import Certificate
 
 _OF_FLOATS = "gradients are of floating-point outputs, by floating-point arguments and reals"
@@ -90,6 +90,7 @@ class Derivation:
         sizes = replace(self.sizes, outputs=stored)
         known = tuple(totals.values())
         self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held)
+        self.reverse.kept |= set(tables(self.system, whole))
         self.targets: dict[str, Gradient] = {}
 
     def sweep(self) -> None:
@@ -110,7 +111,7 @@ class Derivation:
         """Return the gradient of an input, through partial sums where many cells add to one.
 
         They are taken of a number and of a row of numbers, and of what has more dimensions where
-        they need no more room than an argument does.
+        they need no more room than an argument or an output does.
         """
         parts: list[Term] = []
         alike: dict[tuple[object, ...], list[Term]] = {}
@@ -123,23 +124,24 @@ class Derivation:
             given = pinned(term.brackets, indices, self.reverse.said)
             given |= asked_alone(term, indices)
             own = tuple(g for g in indices if g.variable not in given)
-            if given:
-                fitting = (outer[:n] for n in range(len(outer), 0, -1))
-                outer = next((some for some in fitting if self._has_room((*own, *some))), outer)
-            small = len(own) < 2 or self._has_room((*own, *outer))
-            if not outer or not small:
-                parts += together
-                continue
-            part = self.system.names.array(f"{self.gradients[name]}_part")
             which = tuple(c for c in term.brackets if says_which(c, given))
             rest = tuple(c for c in term.brackets if c not in which)
-            here = [term_moved(replace(each, brackets=rest), given) for each in together]
-            cells = _in_order_of_reads(here[0], (*own, *outer))
-            inner = replace(_one_term(here), generators=ordered[len(outer) :])
-            self.system.add(Definition(part, cells, value_of([inner]), "adjoint"))
-            self.reverse.kept.add(part)
-            cell = Read(Access(part, tuple(Var(g.variable) for g in cells)))
-            parts.append(Term(ONE.coefficient, ((cell, 1),), which, outer))
+            here = _one_term([term_moved(replace(t, brackets=rest), given) for t in together])
+            # A number has a part for each row, and not for each pair of rows.
+            few = len(own) < 2
+            counts = range(len(outer), 0, -1) if given or few else (len(outer),)
+            ways = [_part(here, own, ordered, count) for count in counts if outer]
+            part = next((each for each in ways if self._has_room(each.cells)), None)
+            if part is None and few and ways:
+                part = ways[0]
+            if part is None:
+                parts += together
+                continue
+            called = self.system.names.array(f"{self.gradients[name]}_part")
+            self.system.add(Definition(called, part.cells, value_of([part.inner]), "adjoint"))
+            self.reverse.kept.add(called)
+            cell = Read(Access(called, tuple(Var(g.variable) for g in part.cells)))
+            parts.append(Term(ONE.coefficient, ((cell, 1), *part.ahead), which, part.outer))
         return Gradient(self.gradients[name], indices, tuple(parts))
 
     def _has_parts(self, each: Generator) -> bool:
@@ -157,12 +159,12 @@ class Derivation:
         return not variables(stop) and not opaque_terms(stop)
 
     def _has_room(self, cells: tuple[Generator, ...]) -> bool:
-        """Tell whether an argument has each of the extents of an array over these indices."""
+        """Tell whether an argument or output has each extent of an array over these indices."""
         wanted = Counter(index_text(g.range.stop) for g in cells)
         return any(
             wanted <= Counter(index_text(extent) for extent in array.shape if extent is not None)
             for array in self.program.arrays
-            if array.role == "input"
+            if array.role == "input" or array.name in self.program.outputs
         )
 
     def _indices(self, name: str) -> tuple[Generator, ...]:
@@ -279,6 +281,41 @@ def _one_term(terms: list[Term]) -> Term:
         return terms[0]
     value = value_of([replace(term, generators=(), brackets=()) for term in terms])
     return replace(terms[0], coefficient=ONE.coefficient, factors=((value, 1),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Partial sums of a gradient.
+
+    Attributes:
+        outer: What they are summed over in the end.
+        cells: The indices of the partial sums.
+        inner: What each is the sum of.
+        ahead: The factors of a partial sum that it does not hang on.
+    """
+
+    outer: tuple[Generator, ...]
+    cells: tuple[Generator, ...]
+    inner: Term
+    ahead: tuple[tuple[Value, int], ...]
+
+
+def _part(term: Term, own: tuple[Generator, ...], ordered: tuple[Generator, ...], n: int) -> _Part:
+    """Return partial sums, one for each iteration of the first n of ordered generators.
+
+    Factors that the rest does not hang on stay out of them where they have fewer indices then:
+
+        dR[w, e] = sum(dP[i] * Q[i, e] for i …)    with    dP[i] = sum(P[i, j] … for j …)
+    """
+    outer, bound = ordered[:n], {g.variable for g in ordered[n:]}
+    ahead = tuple(f for f in term.factors if not bound & set(free_variables(f[0])))
+    left = tuple(f for f in term.factors if f not in ahead)
+    inner = replace(term, factors=left, generators=ordered[n:])
+    cells = (*own, *outer)
+    few = tuple(g for g in cells if g.variable in mentioned(inner))
+    if len(few) == len(cells):
+        inner, ahead = replace(term, generators=ordered[n:]), ()
+    return _Part(outer, _in_order_of_reads(inner, few if ahead else cells), inner, ahead)
 
 
 def _in_order_of_reads(term: Term, cells: tuple[Generator, ...]) -> tuple[Generator, ...]:

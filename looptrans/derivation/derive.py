@@ -31,6 +31,7 @@ from looptrans.derivation.handed_on.scattered import scattered_sums, scattering
 from looptrans.derivation.in_rows import Rows, joined_in_rows, seen_again
 from looptrans.derivation.in_states import in_states, with_whole_rows
 from looptrans.derivation.moves import made
+from looptrans.derivation.nests_joined import apart, by_themselves, outward
 from looptrans.derivation.one_loop.bodies import flow, recurrence_of
 from looptrans.derivation.one_loop.digits import loops_of_digits
 from looptrans.derivation.one_loop.guards import divides, starts_infinite
@@ -38,6 +39,7 @@ from looptrans.derivation.one_loop.two_nests import TwoNests, left_over, two_nes
 from looptrans.derivation.one_loop.writing import reread, without
 from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
+from looptrans.derivation.passes_joined import one_pass, sums
 from looptrans.derivation.step import (
     Derivation,
     Goal,
@@ -45,16 +47,11 @@ from looptrans.derivation.step import (
     NotNeeded,
 )
 from looptrans.derivation.together import (
-    apart,
-    by_themselves,
     extrema_in_loops,
-    one_pass,
-    outward,
     own_arrays,
     own_versions,
     results_again,
     rows_again,
-    sums,
     sums_in_loops,
     wide_sums_in_loops,
 )

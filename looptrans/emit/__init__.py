@@ -1,6 +1,6 @@
 """Triton source for block programs.
 
-from a listing            listing, backward, split, refusal, needs
+from a listing            listing, backward, split, refusal, notes, needs
 a module                  module, header, layout, identifiers, facts
 a kernel                  kernel, head, expressions, first_blocks, begun, beside, both_ends,
                           precision, mentions, functions, widths, grid, together

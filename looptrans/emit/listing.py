@@ -8,14 +8,10 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.rewriting.gathered import with_sums_gathered
 from looptrans.adjoint.rewriting.mirrored import with_mirrors_apart
-from looptrans.blocks.block_ir.expr import Load, Scan, walk
 from looptrans.blocks.block_ir.ops import (
     MOST_DIMS,
-    TileLoop,
-    exprs_of,
     has_products,
     most_dims,
-    ops_in,
     stored_blocks,
 )
 from looptrans.blocks.block_ir.program import BlockProgram, NotLowered, Rounding
@@ -34,6 +30,7 @@ from looptrans.derivation.one_loop.digits import loops_of_digits
 from looptrans.derivation.step import Derivation, NotDone
 from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
+from looptrans.emit.notes import notes_on
 from looptrans.emit.refusal import Races, Refused, Unseen
 from looptrans.ir.program import Assign, Program
 from looptrans.ir.value import Read, Reduce, walk_value
@@ -322,23 +319,6 @@ def _with_products(
     return other if any(has_products(kernel.body) for kernel in other.kernels) else None
 
 
-def _notes_on_parts(blocks: BlockProgram) -> Iterator[str]:
-    """Yield a note for each loop over arguments that is a single program's, and may be several'."""
-    given = {array.name for array in blocks.listing.arrays if array.role == "input"}
-    for kernel in blocks.kernels:
-        for op in kernel.body:
-            if kernel.grid or not isinstance(op, TileLoop):
-                continue
-            inside = [p for o in ops_in((op,)) for e in exprs_of(o) for p in walk(e)]
-            reads = any(isinstance(part, Load) and part.array in given for part in inside)
-            if reads and not any(isinstance(part, Scan) for part in inside):
-                yield (
-                    f"one program goes over all of {op.dim.name}; emit --split computes such loops "
-                    "in parts, where that is proved"
-                )
-                break
-
-
 def emitted(program: Program) -> Emitted:
     """Return the module of a listing.
 
@@ -346,7 +326,7 @@ def emitted(program: Program) -> Emitted:
         Refused: It cannot be run in blocks.
     """
     blocks = lowered(program)
-    blocks = replace(blocks, notes=(*blocks.notes, *_notes_on_parts(blocks)))
+    blocks = replace(blocks, notes=(*blocks.notes, *notes_on(blocks)))
     called = names(blocks)
     return Emitted(called.file, called.launcher, module(blocks, version=__version__), blocks)
 

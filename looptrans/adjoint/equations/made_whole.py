@@ -11,9 +11,10 @@ a largest one is looked for among them, or they are summed as exponentials.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from looptrans.adjoint.equations.definitions import Definition, System
+from looptrans.algebra.positional.cells import is_looked_up
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import (
@@ -48,6 +49,22 @@ def made_whole(program: Program, system: System, last: Mapping[str, str]) -> Ite
         if known and _is_apart(program, array.name, by_rows=_is_of_weights(system, definition)):
             yield definition.name
             yield from _sums_in(system, definition)
+
+
+def tables(system: System, whole: Collection[str]) -> Iterator[str]:
+    """Yield the arrays made whole that rows are looked into, and that are products of arguments.
+
+    One product makes such a table again: the forward pass need not hand it over.
+
+    Args:
+        system: The definitions.
+        whole: Those of arrays made whole.
+    """
+    looked = set().union(*(_looked_up(each.value) for each in system.definitions.values()))
+    for name in sorted(looked & set(whole)):
+        definition = system.definitions[name]
+        if definition.has_reduction and not set(definition.reads()) & set(system.definitions):
+            yield name
 
 
 def _sums_in(system: System, definition: Definition) -> Iterator[str]:
@@ -148,6 +165,7 @@ def _scores(system: System) -> set[str]:
                 continue
             # What a score is made of, element by element, is one; so is what is made of it.
             large = {name for name in each.reads() if _as_large(system, each, name)}
+            large -= _looked_up(each.value)
             if each.name in found or large & found:
                 found |= {each.name, *large}
         changed = len(found) > before
@@ -157,6 +175,15 @@ def _scores(system: System) -> set[str]:
 def _as_large(system: System, definition: Definition, name: str) -> bool:
     inner = system.definitions.get(name)
     return inner is not None and len(inner.indices) >= len(definition.indices)
+
+
+def _looked_up(value: Value) -> set[str]:
+    """Return what is read at cells that several variables choose, as T[i, min(i - j, k)]."""
+    return {
+        part.access.array
+        for part in walk_value(value)
+        if isinstance(part, Read) and is_looked_up(part.access)
+    }
 
 
 def _looked_at(value: Value) -> Iterator[str]:

@@ -17,10 +17,10 @@ from itertools import permutations
 from math import prod
 
 from looptrans.adjoint.equations.definitions import Definition, System
-from looptrans.algebra.positional.cells import value_moved
+from looptrans.algebra.positional.cells import added_up, value_moved
 from looptrans.ir.affine import about, form_of
 from looptrans.ir.condition import Relation
-from looptrans.ir.index import Arith, Extremum, Index, Int, Var, opaque_terms, variables
+from looptrans.ir.index import Arith, Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Program
 from looptrans.ir.value import (
@@ -165,22 +165,8 @@ def _apart(index: Index, own: set[str]) -> set[str]:
 
     They may be added up inside of a bound, `max(i - j, -k)`.
     """
-    added = [name for name in _added(index) if name in own]
+    added = [name for name in added_up(index) if name in own]
     return set(variables(index)) - set(added[1:])
-
-
-def _added(index: Index) -> dict[str, None]:
-    found: dict[str, None] = {}
-    for term in form_of(index).terms:
-        match term:
-            case Var(name):
-                found[name] = None
-            case Extremum(arguments=arguments):
-                for argument in arguments:
-                    found |= _added(argument)
-            case _:
-                pass
-    return found
 
 
 def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:

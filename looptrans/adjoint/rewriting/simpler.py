@@ -38,6 +38,7 @@ from looptrans.adjoint.rewriting.order import (
 )
 from looptrans.adjoint.rewriting.own_names import OwnNames, with_own_names
 from looptrans.adjoint.rewriting.row_parts import RowParts, with_parts_of_rows
+from looptrans.adjoint.rewriting.tabulated import Tabulated, with_products_tabulated
 from looptrans.adjoint.rewriting.weights_apart import WeightsApart, with_weights_apart
 from looptrans.adjoint.rewriting.within import Within, with_loops_within
 from looptrans.adjoint.rewriting.written_alike import WrittenAlike, with_values_alike
@@ -100,6 +101,7 @@ _Seen: TypeAlias = (
     | OneByOne
     | OneCell
     | Shifted
+    | Tabulated
     | Picked
     | Within
     | RowParts
@@ -132,6 +134,7 @@ ORDER: Final = (
     "numbers out of the way",
     "elements",
     "along rows",
+    "tabulated",
 )
 # Equal sums in the same words.
 ALIKE: Final = "sums alike"
@@ -187,7 +190,9 @@ def simpler(program: Program, kinds: tuple[str, ...]) -> Simpler | None:
         found = _WAYS[kind](program)
         if found is not None and found.program != program:
             certificates = (
-                found.certificates if isinstance(found, OneByOne) else (found.certificate,)
+                found.certificates
+                if isinstance(found, OneByOne | Tabulated)
+                else (found.certificate,)
             )
             return Simpler(kind, found.text, found.program, certificates)
     return None
@@ -226,6 +231,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "numbers out of the way": lambda p: with_numbers_out_of_the_way(program_of_indices(p)),
     "elements": lambda p: one_by_one(program_of_indices(p))[0],
     "along rows": lambda p: with_sums_along_rows(program_of_indices(p)),
+    "tabulated": lambda p: with_products_tabulated(program_of_indices(p)),
     ALIKE: with_sums_alike,
     "guarded starts": lambda p: with_rows_from_0(program_of_indices(p)),
     TO_ROWS: lambda p: with_numbers_to_rows(program_of_indices(p)),

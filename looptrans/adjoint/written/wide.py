@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.adjoint.equations.size import has_full_rows
 from looptrans.adjoint.equations.sums import Term
+from looptrans.algebra.positional.cells import added_up
+from looptrans.ir.index import variables
 from looptrans.ir.program import Program
-from looptrans.ir.value import Binary, Read, Reduce, free_variables, walk_value
+from looptrans.ir.value import Binary, Read, Reduce, Value, free_variables, walk_value
 from looptrans.transforms.editing.extents import is_wide
 
 
@@ -77,3 +79,20 @@ def is_wide_sum(program: Program, value: Reduce) -> bool:
             return over.variable in one & other and bool(one - other) and bool(other - one)
         case _:
             return False
+
+
+def is_of_no_product(value: Value) -> bool:
+    """Tell whether a value sums products with K[i + w, e], which hangs on the row of Q[i, e], too.
+
+    No matrix product is made of such sums: each is worked out by itself.
+    """
+    if not isinstance(value, Reduce) or value.function != "sum":
+        return False
+    bound = {generator.variable for generator in value.generators}
+    reads = {part.access for part in walk_value(value.body) if isinstance(part, Read)}
+    for access in reads:
+        others = {v for other in reads - {access} for i in other.indices for v in variables(i)}
+        for added in map(set, map(added_up, access.indices)):
+            if added & others - bound and added - others:
+                return True
+    return False

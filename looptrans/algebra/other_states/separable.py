@@ -43,6 +43,7 @@ from looptrans.ir.value import (
     Read,
     Real,
     Value,
+    value_children,
     walk_value,
 )
 from looptrans.ir.walk import accesses, nodes
@@ -168,6 +169,11 @@ class Separable:
         initial = self._moved_start(state, factor, others, monoid, domain) if results else None
         if isinstance(initial, Fusion):
             return initial
+        unfinished = self._in_exponent(results, (term, factor))
+        if unfinished:
+            cell = access_text(state.access)
+            why = f"{cell} would be moved by exponentials of what is not yet all of {unfinished}"
+            return Fusion("unknown", reason=f"{why}: they may be too large for a number")
         old: dict[str, Value] = {}
         for name in results:
             reached = earlier.states[int(name[1:]) - 1]
@@ -186,6 +192,18 @@ class Separable:
         else:
             update = Call(monoid, (add(mine, moved_sum), put(term, ahead)))
         return replace(state, update=update, initial=initial or state.initial)
+
+    def _in_exponent(self, results: list[str], values: tuple[Value, ...]) -> str:
+        """Return an earlier result that exponentials are taken of, and that is no extremum, if any.
+
+        A maximum only rises to what it is in the end; a sum may be far off before.
+        """
+        taken = {name for value in values for part in _taken(value) for name in _named(part)}
+        for name in results:
+            state = self.earlier.states[int(name[1:]) - 1]
+            if {name, "z" + name[1:]} & taken and not _only_rises(state):
+                return access_text(state.access)
+        return ""
 
     def _without_extreme(self, results: list[str], term: Value, monoid: str) -> str:
         """Return what forbids that a term is there before its maximum has left -inf, or nothing.
@@ -299,6 +317,27 @@ class Separable:
             if earlier.states[int(name[1:]) - 1].name in positive:
                 names |= {name, "z" + name[1:]}
         return replace(found, positive=found.positive | names)
+
+
+def _named(exponent: Value) -> Iterator[str]:
+    """Yield the names in an exponent; what is in a logarithm is a factor."""
+    match exponent:
+        case Real(name):
+            yield name
+        case Call("log" | "log2"):
+            pass
+        case _:
+            for part in value_children(exponent):
+                yield from _named(part)
+
+
+def _only_rises(state: StateVariable) -> bool:
+    """Tell whether a state is the greatest or smallest of what it was and something else."""
+    own = Real(state.name)
+    return any(
+        isinstance(part, Call) and part.function in ("max", "min") and own in part.arguments
+        for part in walk_value(state.update)
+    )
 
 
 def _small(update: Value, others: Mapping[str, Value]) -> list[Value]:

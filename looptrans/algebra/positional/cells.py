@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from looptrans.ir.affine import form_of
 from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import (
     Arith,
+    Extremum,
     Index,
     Int,
     Let,
@@ -230,3 +232,31 @@ class Family:
                     return None
                 bound[mine.name] = theirs
         return bound if same_cell(moved(self.access, bound), access) else None
+
+
+def is_looked_up(access: Access) -> bool:
+    """Tell whether a row is looked into: one index tells the row, another one hangs on it, too.
+
+    So is T[i, min(i - j, k)], and neither T[i, j] nor packed rows, T[start[b] + i, e].
+    """
+    for number, index in enumerate(access.indices):
+        own = set(index_variables(index))
+        others = (*access.indices[:number], *access.indices[number + 1 :])
+        if len(own) > 1 and any(own & set(index_variables(other)) for other in others):
+            return True
+    return False
+
+
+def added_up(index: Index) -> dict[str, None]:
+    """Return the variables that a subscript adds up: i and j of `i - j`, `max(j - i, -k)`."""
+    found: dict[str, None] = {}
+    for term in form_of(index).terms:
+        match term:
+            case Var(name):
+                found[name] = None
+            case Extremum(arguments=arguments):
+                for argument in arguments:
+                    found |= added_up(argument)
+            case _:
+                pass
+    return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.written.wide import is_wide_sum
+from looptrans.adjoint.written.wide import is_of_no_product, is_wide_sum
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.writing import Writer, done
@@ -168,10 +168,10 @@ def wide_sums(program: Program) -> Iterator[str]:
                 yield place.label
 
 
-def count_of_wide_sums(program: Program) -> int:
-    """Return how many sums of products are written that go over more than a block is to hold."""
+def count_of_costly_sums(program: Program) -> int:
+    """Return how many sums are written that go over more than a block, or make no product."""
     return sum(
-        isinstance(part, Reduce) and is_wide_sum(program, part)
+        isinstance(part, Reduce) and (is_wide_sum(program, part) or is_of_no_product(part))
         for place in placed(program)
         if isinstance(place.node, Assign)
         for value in place.node.values

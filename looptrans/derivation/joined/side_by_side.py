@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from looptrans.algebra.positional.cells import are_apart, mentions
+from looptrans.adjoint.written.wide import is_of_no_product
+from looptrans.algebra.positional.cells import are_apart, is_looked_up, mentions
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Read, Reduce, walk_value
@@ -28,7 +29,8 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
 
     They should where they hold loops over one range that touch common cells, or where what the
     first leaves in memory is read by the second alone. Loops that hold nothing but a loop are
-    judged by those; where one of these holds loops and the other none, they stay apart.
+    judged by those; where one of these holds loops and the other none, they stay apart. So do sums
+    that make matrix products and sums that make none: there is room for fewer rows of these.
 
     Args:
         program: The program they are in.
@@ -39,7 +41,9 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
         if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
             return False
         second = rename_variable(second, second.variable, first.variable)
-    if not _alike(first, second):
+    if not _alike(first, second) or _looks_into(first, second):
+        return False
+    if any(map(is_of_no_product, _sums(first))) != any(map(is_of_no_product, _sums(second))):
         return False
     one, other = _inner(first), _inner(second)
     if len(first.body) == len(second.body) == len(one) == len(other) == 1:
@@ -51,6 +55,21 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
     if any(_share(program, a, b) for a in one for b in other if a.range == b.range):
         return True
     return _hands_over(program, first, second)
+
+
+def _looks_into(first: Loop, second: Loop) -> bool:
+    """Tell whether the second looks into rows of sums that the first makes, as T[i, min(j - i, k)].
+
+    As one loop it would work each sum out again, wherever it looks.
+    """
+    summed = {
+        node.targets[0].array
+        for node in nodes(first.body)
+        if isinstance(node, Assign)
+        for value in node.values
+        if any(isinstance(part, Reduce) for part in walk_value(value))
+    }
+    return any(a.array in summed and is_looked_up(a) for a in _touched((second,)))
 
 
 def _alike(first: Loop, second: Loop) -> bool:

@@ -175,6 +175,15 @@ def block_at(program: Program, position: Position) -> tuple[Node, ...]:
     return _way(program.body, position)[0]
 
 
+def blocks_of(program: Program) -> list[tuple[Position, tuple[Node, ...]]]:
+    """Return every block of a program, outer ones first."""
+    found: list[tuple[Position, tuple[Node, ...]]] = [((), program.body)]
+    for position, _ in walk_positions(program.body):
+        if position[-1] == 0 and len(position) > 1:
+            found.append((position, block_at(program, position)))
+    return found
+
+
 def loops_around(program: Program, position: Position) -> tuple[LoopPath, ...]:
     """Return the loops around the node at a position, outermost first, without the node itself."""
     found = []
