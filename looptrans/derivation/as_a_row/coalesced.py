@@ -32,7 +32,7 @@ from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import form_of, index_of, multiplied
 from looptrans.ir.condition import ALWAYS, Condition, conjunction
-from looptrans.ir.index import Arith, Index, Int, Var, variables, walk
+from looptrans.ir.index import Arith, Index, Var, variables, walk
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import (
     condition_changed,

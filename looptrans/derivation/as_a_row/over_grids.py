@@ -180,7 +180,8 @@ def pairs_in(program: Program, value: Reduce) -> Iterator[tuple[int, Pair]]:
 
 def _pair(program: Program, names: tuple[str, str], ranges: tuple[Range, Range]) -> Pair | None:
     above, inside = (_hull(program, each, name) for name, each in zip(names, ranges, strict=True))
-    rows, start = ranges[0], Int(0)
+    rows = ranges[0]
+    start: Index = Int(0)
     if above is None and rows.step == 1 and opaque_terms(rows.start):
         above, start = (rows.stop, ALWAYS), rows.start
     if above is None or inside is None or names[0] == names[1]:
