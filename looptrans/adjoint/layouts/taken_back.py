@@ -238,8 +238,8 @@ class TakenBack:
             if len(access.subscripts) <= max(view.places):
                 raise NotDifferentiated(
                     f"{access.array} is kept for rows of all sequences: its rows have no batch",
-                    remedy=f"work {access.array} out in each loop, in a number, where it is read, or "
-                    "in a listing of its own, and hand it on as an argument",
+                    remedy=f"work {access.array} out in each loop, in a number, where it is read, "
+                    "or in a listing of its own, and hand it on as an argument",
                 )
             batch, row = (access.subscripts[n] for n in view.places)
             if row != Var(variable):
