@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from textwrap import indent
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-import looptrans  # noqa: E402
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.rewriting.tabulated import with_products_tabulated  # noqa: E402
 from looptrans.blocks.block_ir.ops import has_products, most_dims, stored_blocks  # noqa: E402
@@ -176,21 +176,23 @@ def packed(Q: Float[Array, "T G*S E"], K: Float[Array, "T G E"], V: Float[Array,
 
 
 def test_rows_of_packed_sequences_look_into_tables_that_heads_share() -> None:
+    def theirs(q: Any, k: Any, v: Any, r: Any, cu: Any, c: int, count: int) -> Any:
+        found = []
+        for first, last in pairwise(cu.tolist()):
+            at = torch.arange(last - first)
+            keys, values = (x[first:last].repeat_interleave(count, 1) for x in (k, v))
+            rows = r[:, (at[None] - at[:, None]).clamp(-c, c) + c].repeat_interleave(count, 0)
+            scores = torch.einsum("ihe,jhe->hij", q[first:last], keys)
+            scores = scores + torch.einsum("ihe,hije->hij", q[first:last], rows)
+            found.append(torch.einsum("hij,jhd->ihd", torch.softmax(scores, 2), values))
+        return torch.cat(found)
+
     found = lowered(program(PACKED))
     assert len(found.kernels) == 2
     assert all(most_dims(kernel.body) == 2 for kernel in found.kernels)
-    q, k, v, r = normal((9, 4, 4), (9, 2, 4), (9, 2, 3), (2, 5, 4))
     cu = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
-    got = looptrans.compile(PACKED)(q, k, v, r, cu, 2, 2)
-    for first, last in ((0, 4), (4, 9)):
-        rows = slice(first, last)
-        at = torch.arange(last - first)
-        keys, values, far = (x.repeat_interleave(2, 1 - (x is r)) for x in (k, v, r))
-        far = far[:, (at[None] - at[:, None]).clamp(-2, 2) + 2]
-        scores = torch.einsum("ihe,jhe->hij", q[rows], keys[rows])
-        scores = scores + torch.einsum("ihe,hije->hij", q[rows], far)
-        want = torch.einsum("hij,jhd->ihd", torch.softmax(scores, 2), values[rows])
-        torch.testing.assert_close(got[rows], want, rtol=1e-5, atol=1e-5)
+    shapes = (9, 4, 4), (9, 2, 4), (9, 2, 3), (2, 5, 4)
+    compare(PACKED, theirs, normal(*shapes), [cu, 2, 2])
 
 
 def far_keys(q: Any, r: Any, at: Any) -> Any:
@@ -253,6 +255,81 @@ def test_a_table_that_the_listing_makes_stays_one() -> None:
     found = lowered(program(OWN_TABLE))
     assert all(most_dims(kernel.body) == 2 for kernel in found.kernels)
     compare(OWN_TABLE, theirs, normal((5, 4), (9, 4), (9, 3), (14, 4)), [])
+
+
+# Made in the loop over heads that the queries are in, term by term.
+OWN_IN_HEADS = """
+def own(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+        R: Float[Array, "M+N E"]):
+    T = zeros((H, M, M + N))
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            for w in range(M + N):
+                for e in range(E):
+                    T[h, i, w] += Q[h, i, e] * R[w, e]
+        for i in range(M):
+            m = -inf
+            l = 0.0
+            for j in range(N):
+                s = T[h, i, j - i + M]
+                for e in range(E):
+                    s += Q[h, i, e] * K[h, j, e]
+                t = max(m, s)
+                l = l * exp(m - t) + exp(s - t)
+                for d in range(D):
+                    O[h, i, d] = O[h, i, d] * exp(m - t) + exp(s - t) * V[h, j, d]
+                m = t
+            for d in range(D):
+                O[h, i, d] /= l
+    return O
+"""
+
+
+def test_a_table_that_a_loop_over_heads_makes_is_kept_in_both_passes() -> None:
+    def theirs(q: Any, k: Any, v: Any, r: Any) -> Any:
+        i, j = torch.arange(q.shape[1]), torch.arange(k.shape[1])
+        at = (j[None] - i[:, None] + q.shape[1]).expand(q.shape[0], -1, -1)
+        return torch.softmax(q @ k.mT + torch.gather(q @ r.mT, 2, at), 2) @ v
+
+    listed = program(OWN_IN_HEADS)
+    assert all(most_dims(kernel.body) == 2 for kernel in lowered(listed).kernels)
+    kernels = emitted_with_backward(listed).backward.kernels
+    for gradient in ("dK", "dR"):
+        (kernel,) = (k for k in kernels if gradient in stored_blocks(k.body))
+        assert most_dims(kernel.body) == 2
+    compare(OWN_IN_HEADS, theirs, normal((2, 5, 4), (2, 9, 4), (2, 9, 3), (14, 4)), [])
+
+
+NAIVE = """
+def naive(Q: Float[Array, "H M E"], K: Float[Array, "H N E"], V: Float[Array, "H N D"],
+          R: Float[Array, "2*C+1 E"], C: Const):
+    S = zeros((H, M, N))
+    P = zeros((H, M, N))
+    O = zeros((H, M, D))
+    for h in range(H):
+        for i in range(M):
+            for j in range(N):
+                S[h, i, j] = sum(Q[h, i, e] * K[h, j, e] for e in range(E))
+                S[h, i, j] += sum(Q[h, i, e] * R[min(max(j - i, -C), C) + C, e] for e in range(E))
+    for h in range(H):
+        for i in range(M):
+            m = max(S[h, i, j] for j in range(N))
+            z = sum(exp(S[h, i, j] - m) for j in range(N))
+            for j in range(N):
+                P[h, i, j] = exp(S[h, i, j] - m) / z
+    for h in range(H):
+        for i in range(M):
+            for d in range(D):
+                O[h, i, d] = sum(P[h, i, j] * V[h, j, d] for j in range(N))
+    return O
+"""
+
+
+def test_scores_in_memory_are_worked_out_again_and_the_table_is_not() -> None:
+    found = lowered(program(NAIVE))
+    assert len(found.kernels) == 2
+    assert all(most_dims(kernel.body) == 2 for kernel in found.kernels)
 
 
 SCALED = """

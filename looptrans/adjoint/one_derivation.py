@@ -90,7 +90,7 @@ class Derivation:
         sizes = replace(self.sizes, outputs=stored)
         known = tuple(totals.values())
         self.reverse = Reverse(program, self.prepared, sizes, wanted, known, self.held)
-        self.reverse.kept |= set(tables(self.system, whole))
+        self.reverse.kept |= tables(self.system, whole)
         self.targets: dict[str, Gradient] = {}
 
     def sweep(self) -> None:

@@ -20,6 +20,7 @@ from looptrans.emit.identifiers import Scope, identifier, in_ascii
 from looptrans.emit.launcher import Launcher
 from looptrans.emit.listing import lowered
 from looptrans.emit.module import OWN, Part, written
+from looptrans.emit.notes import on_names
 from looptrans.emit.refusal import NotInForm, Refused
 from looptrans.emit.together import groups_of
 from looptrans.ir.creation import in_16_bits
@@ -79,6 +80,7 @@ def emitted_backward(found: Backward, form: Form = "kernels") -> EmittedBackward
     exact |= {gradient for name, gradient in found.gradients.items() if name not in rounded}
     kept = {s.name for s in found.saved if s.name not in found.listing.outputs}
     forward = _in_float32(lowered(found.forward), kept & exact)
+    forward = replace(forward, notes=(*forward.notes, *on_names(found.listing)))
     rounding = Rounding(found.recomputed, found.weights, found.logarithms)
     backward = _in_float32(lowered(program, rounded=rounding, constant=True), exact)
     return _module(found, forward, backward, form)

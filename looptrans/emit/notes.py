@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from looptrans.blocks.block_ir.expr import Load, Reduce, Scan, dims_of, walk
 from looptrans.blocks.block_ir.ops import MOST_DIMS, TileLoop, exprs_of, ops_in
 from looptrans.blocks.block_ir.program import BlockProgram
+from looptrans.ir.index import parameters
+from looptrans.ir.listing import contract_text
+from looptrans.ir.program import Array, Program
 
 
 def notes_on(blocks: BlockProgram) -> tuple[str, ...]:
@@ -15,7 +19,31 @@ def notes_on(blocks: BlockProgram) -> tuple[str, ...]:
     Args:
         blocks: The kernels.
     """
-    return (*_on_parts(blocks), *_on_pairs(blocks))
+    return (*on_names(blocks.listing), *_on_parts(blocks), *_on_pairs(blocks))
+
+
+def on_names(program: Program) -> Iterator[str]:
+    """Yield a note for each integer that only the body of a function mentions: it may be a typo.
+
+    Args:
+        program: The listing.
+    """
+    said = {name for array in program.arrays if array.role == "input" for name in _said_of(array)}
+    asserted = " ".join(map(contract_text, program.contracts))
+    for each in program.parameters if program.is_function else ():
+        known = each.name in program.arguments or "." in each.name or each.name in said
+        if not known and not re.search(rf"\b{re.escape(each.name)}\b", asserted):
+            yield (
+                f"{each.name} is no argument of the listing and no extent of one: it becomes an "
+                f"integer argument; where that is meant, the signature may say so, {each.name}: int"
+            )
+
+
+def _said_of(array: Array) -> Iterator[str]:
+    """Yield the names in what an annotation says of an array."""
+    for index in (*array.shape, *(array.value_range or ())):
+        if index is not None:
+            yield from parameters(index)
 
 
 def _on_parts(blocks: BlockProgram) -> Iterator[str]:

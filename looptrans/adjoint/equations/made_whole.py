@@ -3,7 +3,8 @@
     for j: for e: k[j, e] = sum(X[j, c] * W[e, c] for c)
     for i: for j: s = sum(Q[i, e] * k[j, e] for e) …          k is kept, s is worked out again
 
-Worked out again wherever it is read, such a sum would stand inside of another one. The sums that an
+Worked out again wherever it is read, such a sum would stand inside of another one. What rows are
+looked into is kept wherever it is made: each pair would work its cell out again. The sums that an
 array is made of, element by element, are kept with it: the gradient of max(t, 0) asks for t. Scores
 are no such arrays, nor are weights that are made of them, though a listing may hold them in memory:
 a largest one is looked for among them, or they are summed as exponentials.
@@ -39,20 +40,34 @@ def made_whole(program: Program, system: System, last: Mapping[str, str]) -> Ite
         system: Its definitions.
         last: The definition of what each array holds in the end.
     """
-    scores = _scores(system)
+    scores, looked = _scores(system), looked_into(system)
     for array in program.arrays:
         definition = system.definitions.get(last.get(array.name, ""))
         if definition is None or array.role != "local" or array.name in program.outputs:
             continue
         full = len(definition.indices) == array.rank > 1
         known = full and definition.name not in scores and _holds_sums(system, definition)
-        if known and _is_apart(program, array.name, by_rows=_is_of_weights(system, definition)):
+        if known and (
+            definition.name in looked
+            or _is_apart(program, array.name, by_rows=_is_of_weights(system, definition))
+        ):
             yield definition.name
             yield from _sums_in(system, definition)
 
 
-def tables(system: System, whole: Collection[str]) -> Iterator[str]:
-    """Yield the arrays made whole that rows are looked into, and that are products of arguments.
+def looked_into(system: System) -> frozenset[str]:
+    """Return the definitions that hold sums, and into whose rows others look.
+
+    Args:
+        system: The definitions.
+    """
+    looked = set().union(*(_looked_up(each.value) for each in system.definitions.values()))
+    known = looked & set(system.definitions)
+    return frozenset(name for name in known if system.definitions[name].has_reduction)
+
+
+def tables(system: System, whole: Collection[str]) -> frozenset[str]:
+    """Return the arrays made whole that rows are looked into, and that are products of arguments.
 
     One product makes such a table again: the forward pass need not hand it over.
 
@@ -60,11 +75,11 @@ def tables(system: System, whole: Collection[str]) -> Iterator[str]:
         system: The definitions.
         whole: Those of arrays made whole.
     """
-    looked = set().union(*(_looked_up(each.value) for each in system.definitions.values()))
-    for name in sorted(looked & set(whole)):
-        definition = system.definitions[name]
-        if definition.has_reduction and not set(definition.reads()) & set(system.definitions):
-            yield name
+    return frozenset(
+        name
+        for name in looked_into(system) & set(whole)
+        if not set(system.definitions[name].reads()) & set(system.definitions)
+    )
 
 
 def _sums_in(system: System, definition: Definition) -> Iterator[str]:

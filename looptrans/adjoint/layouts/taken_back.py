@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.equations.sums import held_together
 from looptrans.adjoint.layouts.views import (
     Use,
     View,
@@ -31,7 +32,7 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, Whole, walk_value
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of
 
@@ -114,16 +115,26 @@ class TakenBack:
             batch, row = (use.access.subscripts[n] for n in view.places)
             bounds = use.around.get(row.name) if isinstance(row, Var) else None
             rows = None if bounds is None else rows_of(bounds, self.known)
-            around = use.around.get(rows.sequence) if rows is not None else None
+            own = rows is not None and (rows.ends, Var(rows.sequence)) == (view.ends, batch)
+            around = use.around.get(batch.name) if isinstance(batch, Var) else None
             if (
-                rows is None
-                or around is None
-                or (rows.ends, Var(rows.sequence)) != (view.ends, batch)
+                around is None
                 or not is_over_all(around, self.known[view.ends])
+                or not (own or self._is_asked(use, view))
             ):
                 raise NotDifferentiated(
                     f"{use.access.array} is needed at rows that are none of the sequence around it"
                 )
+
+    def _is_asked(self, use: Use, view: View) -> bool:
+        """Tell whether a row is read only where it is asked whether it is one of the sequence."""
+        batch, row = (use.access.subscripts[n] for n in view.places)
+        if not isinstance(batch, Var) or isinstance(row, Whole):
+            return False
+        bounds = self.wholes[view.ends].of(batch.name)
+        ends = (Relation(">=", row, bounds.start), Relation("<", row, bounds.stop))
+        asked = [each for condition in use.asked for each in held_together(condition)]
+        return all(any(_is_one_of(each, (end,)) for each in asked) for end in ends)
 
     def _access(self, access: Access) -> Access:
         view = self.views.get(access.array)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from looptrans.adjoint.written.printing import shape_text
 from looptrans.ir.affine import is_same
+from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, plain
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
@@ -63,10 +64,17 @@ def is_all_of(bounds: Range, wholes: Mapping[str, Rows], rows: Rows) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An access, and the ranges of the variables around it, outermost first."""
+    """An access, and what surrounds it.
+
+    Attributes:
+        access: The access.
+        around: The ranges of the variables around it, outermost first.
+        asked: The conditions under which it happens.
+    """
 
     access: Access
     around: dict[str, Range]
+    asked: tuple[Condition, ...] = ()
 
 
 def uses_of(program: Program) -> Iterator[Use]:
@@ -75,7 +83,7 @@ def uses_of(program: Program) -> Iterator[Use]:
         loops = {loop.variable: loop.range for loop in place.loops}
         for relation in accesses(place.node):
             inner = {g.variable: g.range for g in relation.generators}
-            yield Use(relation.access, loops | inner)
+            yield Use(relation.access, loops | inner, (*place.conditions, relation.condition))
 
 
 def accesses_in(body: tuple[Node, ...]) -> Iterator[tuple[Access, bool]]:

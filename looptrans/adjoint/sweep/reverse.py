@@ -37,7 +37,7 @@ from looptrans.adjoint.sweep.pulling import Contribution, Pull
 from looptrans.adjoint.sweep.rounding import is_rounded_alike
 from looptrans.adjoint.sweep.simplifying import Finding, Simplifier, has_slope, outside
 from looptrans.adjoint.sweep.vanishing import cancels
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, is_looked_up, value_moved
 from looptrans.algebra.positional.values import divide, multiply
 from looptrans.ir.condition import (
     ALWAYS,
@@ -204,7 +204,9 @@ class Reverse:
         if len(terms) == 1 and terms[0] == Term(Fraction(1), terms[0].factors):
             (atom, exponent), *more = terms[0].factors or ((Const(1.0), 0),)
             if isinstance(atom, Read) and exponent == 1 and not more:
-                return atom
+                table = definition.name in self.sizes.whole and definition.has_reduction
+                if not table or not is_looked_up(atom.access):
+                    return atom  # a table's own gradient is kept, as the table is
         name = self.names.array(f"d{definition.array or definition.name}")
         cell = Read(Access(name, definition.cell.access.subscripts))
         terms = [self.where_it_counts(term) for term in terms]

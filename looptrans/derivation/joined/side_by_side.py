@@ -63,11 +63,11 @@ def _looks_into(first: Loop, second: Loop) -> bool:
     As one loop it would work each sum out again, wherever it looks.
     """
     summed = {
-        node.targets[0].array
+        target.array
         for node in nodes(first.body)
         if isinstance(node, Assign)
-        for value in node.values
-        if any(isinstance(part, Reduce) for part in walk_value(value))
+        for target, value in zip(node.targets, node.values, strict=False)
+        if any(isinstance(p, Reduce) or p == Read(target) for p in walk_value(value))
     }
     return any(a.array in summed and is_looked_up(a) for a in _touched((second,)))
 

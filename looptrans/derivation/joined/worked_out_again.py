@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.carried.accumulating import arrays_in
 from looptrans.adjoint.equations.definitions import Definition, reads_of
+from looptrans.adjoint.equations.made_whole import looked_into
 from looptrans.adjoint.equations.size import sizes_of
 from looptrans.adjoint.equations.sums import canonical, expanded
 from looptrans.adjoint.normalizing.choices import with_choices
@@ -152,7 +153,9 @@ def _read(program: Program) -> _Again:
         reading = definitions_of(with_choices(program))
     except NotDifferentiated as error:
         raise NotDone(f"its arrays are not each defined once: {error.reason}") from None
-    return _Again(program, reading, sizes_of(program, reading.system, reading.outputs, {}))
+    looked = looked_into(reading.system)
+    sizes = sizes_of(program, reading.system, reading.outputs, {}, looked)
+    return _Again(program, reading, sizes)
 
 
 def _worked_out(program: Program, arrays: tuple[str, ...], kind: str) -> DerivationStep:
