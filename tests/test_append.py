@@ -325,3 +325,20 @@ def first_term(found: Append) -> str:
 def condition_of(text: str, given: dict[str, float]) -> bool:
     """Return the condition of the one listing that has one: its second input is positive."""
     return text is not SMALLEST or given["x2"] > 0.0
+
+
+@pytest.mark.parametrize("update", ["s - {term}", "s - {term} - y[j]", "y[j] + (s - {term})"])
+def test_what_is_taken_off_stays_as_it_is_written(update: str) -> None:
+    """The product of log2(e) and log(2), as floats, is none: both kernels of a gate in base 2."""
+    term = "1.4426950408889634 * (0.6931471805599453 * exp2(x[j]) * y[j])"
+    found = fold(f"""
+def f(x: Float[Array, "N"], y: Float[Array, "N"], t: float):
+    s = t
+    u = 0.0
+    for j in range(0, N):
+        u += exp2(x[j])
+        s = {update.format(term=term)}
+    return s, u
+""")
+    forms = [("u", "+", False), ("s", "+", False)]
+    assert (found.decision, form(found)) == ("legal", forms), found.reason

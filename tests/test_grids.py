@@ -235,6 +235,32 @@ def test_scalars_between_the_loops_are_set_for_each_cell() -> None:
     agrees(listing, found)
 
 
+def test_rows_that_an_array_tells_are_those_of_a_grid() -> None:
+    """Blocks of keys, a list for each query: three passes over pairs of loops had no products."""
+    listing = program("""
+def f(Q: Float[Array, "Y E"], K: Float[Array, "X*R E"], V: Float[Array, "X*R D"],
+      ptr: Int[Array, "Y+1", "0:T+1"], col: Int[Array, "T", "0:X"], R: Const):
+    O = zeros((Y, D))
+    for y in range(Y):
+        m = -inf; l = 0.0
+        for z in range(ptr[y], ptr[y + 1]):
+            for c in range(R):
+                m = max(m, Q[y] @ K[col[z] * R + c])
+        for z in range(ptr[y], ptr[y + 1]):
+            for c in range(R):
+                l += exp(Q[y] @ K[col[z] * R + c] - m)
+        for z in range(ptr[y], ptr[y + 1]):
+            for c in range(R):
+                for d in range(D):
+                    O[y, d] += exp(Q[y] @ K[col[z] * R + c] - m) / l * V[col[z] * R + c, d]
+    return O
+""")
+    found = derive(listing, "fold")
+    assert [step.kind for step in found.steps][:2] == ["coalesced", "one pass"]
+    assert "for zc in range(ptr[y] * R, ptr[y + 1] * R):" in text_of(found.last)
+    agrees(listing, found)
+
+
 def test_loops_stay_two_where_a_scalar_between_them_is_read_later() -> None:
     """Where X is 0 it is set all the same."""
     listing = program(PAGED.format(divisor="(l + where)"))

@@ -146,3 +146,29 @@ def test_a_power_that_another_one_bounds_is_no_growth() -> None:
     rounded = in_float32("max(s, 0.0) * s")
     for value in ("s / (1.0 + exp(-s))", "log(1.0 + exp(s))", "max(s, 0.0) ** 2"):
         assert in_float32(value) == rounded, value
+
+
+# Weights without a maximum taken off: what is divided is a mean, what is not is as small as they.
+KERNEL = """
+def smoothed(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    o = zeros((M, D))
+    for i in range(0, M):
+        l = 0.0
+        acc = zeros(D)
+        for j in range(0, N):
+            w = exp(-sum(abs(Q[i, e] - K[j, e]) for e in range(0, E)))
+            l += w
+            for d in range(0, D):
+                acc[d] += w * V[j, d]
+        for d in range(0, D):
+            o[i, d] = acc[d]{divided}
+    return o
+"""
+
+
+def test_weights_that_may_all_be_close_to_0_are_not_rounded_where_they_are_divided() -> None:
+    """exp(-23) is 1e-10, and float16 begins at 6e-8: outputs were 0."""
+    listing = program(KERNEL.format(divided=" / l"))
+    report = verify_pass(listing, "both", [{"M": 9, "N": 5, "E": 20, "D": 3}], ["float16"])
+    assert report.passed, report
+    assert "w.to(V_ptr.dtype.element_ty)" in emitted(program(KERNEL.format(divided=""))).text

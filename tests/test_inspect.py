@@ -131,6 +131,12 @@ def test_all_configurations_as_a_table() -> None:
             "loop 2 stores 3 times to a thread's own memory and loads 4 times",
         ),
         (
+            # As many cosines have, unrolled.
+            measurement(code=Code(work(), (work(), *(work(spill_stores=1) for _ in range(9))))),
+            "cuda:90",
+            "each of loops 2 to 10 stores 1 times to a thread's own memory",
+        ),
+        (
             measurement(code=Code(work(), (work(matrix={"HGMMA.64x64x16": 4}, waits=4),))),
             "cuda:90",
             "loop 1 waits for each matrix instruction",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from looptrans.adjoint.backward import backward
+from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.source import Source
 from looptrans.transforms.script import apply_all
+from tests.analysis import program
 from tests.test_bad_input import mistakes_of
 
 REMEDIES = {
@@ -215,3 +218,27 @@ def test_a_sum_over_rows_that_a_table_bounds_is_offered_what_it_can_do() -> None
         apply_all(program, "split(j, 2)")
     assert found.value.mistakes[0].remedy.startswith("phased_atomics(j) joins")
     assert apply_all(program, "phased_atomics(j)")[-1].verdict.decision == "legal"
+
+
+SEQUENCES = """
+def f(x: Float[Array, "T"], w: Float[Array, "T"], cu: Int[Array, "B+1", "0:T+1"]):
+    assert all(cu[b] <= cu[b + 1] for b in range(B))
+    c = zeros(T); y = zeros(T)
+    for b in range(B):
+        for t in range(cu[b], cu[b + 1]):
+            c[t] = sum(x[s] for s in range(cu[b], t + 1))
+"""
+READ = """    for b in range(B):
+        for i in range(cu[b], cu[b + 1]):
+            y[i] = sum(c[j] * w[j] for j in range(cu[b], i + 1))
+"""
+
+
+def test_what_adds_up_along_a_packed_sequence_has_gradients_in_a_listing_of_its_own() -> None:
+    with pytest.raises(NotDifferentiated) as refused:
+        backward(program(SEQUENCES + READ + "    return y\n"))
+    assert "in a listing of its own, and hand it on as an argument" in refused.value.remedy
+    given = SEQUENCES[: SEQUENCES.index("    for b")].replace("cu:", 'c: Float[Array, "T"], cu:')
+    given = given.replace("c = zeros(T); ", "") + READ + "    return y\n"
+    for text in (SEQUENCES + "    return c\n", given):
+        backward(program(text))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from looptrans.reports.style import PLAIN, Style, block, paragraph, printable
 from looptrans.reports.words import counted
+from looptrans.runtime.inspecting.code import named_loops
 from looptrans.runtime.inspecting.job import Measurement, Refusal
 
 if TYPE_CHECKING:
@@ -113,8 +114,8 @@ def _body(each: Inspected, style: Style) -> list[str]:
     lines = paragraph(" · ".join(facts), "  ")
     if measured.code is not None:
         lines += paragraph(f"matrix instructions: {_matrix(measured.code.whole)}", "  ")
-        for number, loop in enumerate(measured.code.loops, 1):
-            lines += paragraph(_loop(loop), f"  loop {number}: ")
+        for name, loop in named_loops(measured.code.loops):
+            lines += paragraph(_loop(loop), f"  {name}: ")
     for gate in each.gates:
         lines += [style.paint("bad", line) for line in paragraph(gate, "  ! ")]
     for sentence in measured.missing:

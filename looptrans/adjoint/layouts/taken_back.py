@@ -249,7 +249,8 @@ class TakenBack:
             if len(access.subscripts) <= max(view.places):
                 raise NotDifferentiated(
                     f"{access.array} is kept for rows of all sequences: its rows have no batch",
-                    remedy=f"work {access.array} out in each loop, in a number, where it is read",
+                    remedy=f"work {access.array} out in each loop, in a number, where it is read, "
+                    "or in a listing of its own, and hand it on as an argument",
                 )
             batch, row = (access.subscripts[n] for n in view.places)
             if row != Var(variable):
@@ -267,7 +268,11 @@ class TakenBack:
     def _is_all(self, variable: str, bounds: Range, ends: str) -> None:
         """Refuse a loop that is no loop over all rows."""
         if bounds.step != 1 or simplified(bounds.start) != Int(0):
-            raise NotDifferentiated(f"{variable} does not go over all rows that {ends} divides")
+            raise NotDifferentiated(
+                f"{variable} does not go over all rows that {ends} divides",
+                remedy="write what adds up along a sequence as a sum, in a listing of its own, and "
+                "hand it on as an argument",
+            )
 
 
 def _mentions(bounds: Range, variable: str) -> bool:

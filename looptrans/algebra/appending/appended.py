@@ -52,6 +52,7 @@ from looptrans.ir.value import (
     Holds,
     Real,
     Select,
+    Unary,
     Value,
     walk_value,
 )
@@ -219,6 +220,9 @@ class _Form:
     def _plain(self, update: Value) -> tuple[Monoid, Value] | None:
         """Return the operator and the term of a plain state."""
         mine = Real(self.variable.name)
+        added = _added(update, mine)
+        if added is not None:
+            return "+", added
         match update:
             case Binary("+" | "*" as op, left, right) if mine in (left, right):
                 term = right if left == mine else left
@@ -291,6 +295,25 @@ class _Form:
         if any(part[0] == "s" for part in names_of(term)):
             raise self._no("is given terms that depend on the old state")
         return factored(slope, terms), term
+
+
+def _added(update: Value, mine: Real) -> Value | None:
+    """Return what is added to a state, or taken from it, as it is written.
+
+    A normal form multiplies its constants, and their product may be no floating-point number.
+    """
+    match update:
+        case Binary("+" | "-" as op, left, right) if mine.name not in names_of(right):
+            if left == mine:
+                return right if op == "+" else Unary("-", right)
+            rest = _added(left, mine)
+            return rest and Binary(op, rest, right)
+        case Binary("+", left, right) if mine.name not in names_of(left):
+            if right == mine:
+                return left
+            rest = _added(right, mine)
+            return rest and Binary("+", left, rest)
+    return None
 
 
 def _given_apart(condition: Condition) -> tuple[Condition | None, list[Condition]]:

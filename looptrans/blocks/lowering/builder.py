@@ -62,7 +62,8 @@ class Builder(Scopes):
         positive: Names that are known to be positive.
         rounding: Which operands of matrix products are rounded to the type of the input they meet,
             unless they are quotients by what may be close to 0; else only where they are at most 1.
-        rounded: Whether those of the statement that is being lowered are.
+        begun: The array or scalar whose statement is being lowered.
+        rounded: Whether those of that statement are.
         exact: Arrays that are in float32 whatever the inputs are.
         short: Arrays that have 16 bits whatever the inputs have, and their types.
         lengths: The parameters that are surely not below 0.
@@ -75,6 +76,7 @@ class Builder(Scopes):
     before: frozenset[str] = frozenset()
     positive: frozenset[str] = frozenset()
     rounding: Rounding | None = None
+    begun: str = ""
     rounded: bool = False
     exact: frozenset[str] = frozenset()
     short: Mapping[str, str] = field(default_factory=dict)
@@ -390,6 +392,7 @@ class Builder(Scopes):
 
     def begin(self, array: str) -> None:
         """Begin to lower what an array or a scalar is set to."""
+        self.begun = array
         self.rounded = self.rounding is not None and array not in self.rounding.recomputed
 
     def over(self, block: Name, dims: tuple[Dim, ...]) -> Name:

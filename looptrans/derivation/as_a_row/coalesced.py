@@ -21,8 +21,8 @@ from itertools import pairwise
 from looptrans.algebra.free import freed
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.derivation.as_a_row.over_grids import (
+    Grid,
     Pair,
-    Sizes,
     inner_of,
     pair_of,
     pairs_in,
@@ -32,7 +32,7 @@ from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import form_of, index_of, multiplied
 from looptrans.ir.condition import ALWAYS, Condition, conjunction
-from looptrans.ir.index import Arith, Index, Int, Var, variables, walk
+from looptrans.ir.index import Arith, Index, Var, variables, walk
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import (
     condition_changed,
@@ -82,16 +82,16 @@ def coalesced(program: Program, passes: int) -> DerivationStep:
     )
 
 
-def _grids(program: Program, passes: int) -> frozenset[Sizes]:
+def _grids(program: Program, passes: int) -> frozenset[Grid]:
     """Return the grids that as many passes go over, or more."""
-    found: Counter[Sizes] = Counter()
+    found: Counter[Grid] = Counter()
     for path in loop_paths(program):
         pair = pair_of(program, path.loop)
         if pair is not None and not _is_free(program, path):
-            found[pair.sizes] += 1
+            found[pair.grid] += 1
     for each in reductions(program):
-        found.update(pair.sizes for _, pair in pairs_in(program, each))
-    return frozenset(sizes for sizes, count in found.items() if count >= passes)
+        found.update(pair.grid for _, pair in pairs_in(program, each))
+    return frozenset(grid for grid, count in found.items() if count >= passes)
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class Counted:
     """
 
     program: Program
-    grids: frozenset[Sizes]
+    grids: frozenset[Grid]
     rows: set[tuple[str, int, int]] = field(default_factory=set)
     body: tuple[Node, ...] = ()
     names: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -130,18 +130,18 @@ class Counted:
     def loop(self, loop: Loop) -> Loop | None:
         """Return a loop that is one with the loop it holds, if it is to be."""
         pair = pair_of(self.program, loop)
-        if pair is None or pair.sizes not in self.grids or not self.is_wanted(loop, pair):
+        if pair is None or pair.grid not in self.grids or not self.is_wanted(loop, pair):
             return None
         inner = inner_of(self.program, loop)
         assert inner is not None
         name, here = self.counted(pair)
         inside = tuple(substitute_variable(n, here) for n in (*inner.scalars, *inner.loop.body))
-        body = indices_changed(inside, lambda index: _along(index, name, pair.sizes[1]))
+        body = indices_changed(inside, lambda index: _along(index, name, pair.grid[-1]))
         condition = self.moved(conjunction(pair.condition, inner.condition), pair)
         return replace(
             loop,
             variable=name,
-            range=Range(Int(0), multiplied(*pair.sizes)),
+            range=_cells(pair.grid),
             body=body if condition == ALWAYS else (If(condition, body),),
             comment=loop.comment or inner.loop.comment,
             leading=loop.leading + inner.loop.leading,
@@ -151,7 +151,7 @@ class Counted:
         """Return a reduction whose variables over a grid are one, if it has some."""
         if not isinstance(value, Reduce):
             return None
-        pairs = [each for each in pairs_in(self.program, value) if each[1].sizes in self.grids]
+        pairs = [each for each in pairs_in(self.program, value) if each[1].grid in self.grids]
         if not pairs:
             return None
         number, pair = pairs[-1]  # of three loops the inner ones are one first, too
@@ -162,10 +162,10 @@ class Counted:
         asked = (pair.condition, *(g.condition for g in value.generators[number : number + 2]))
         one = Generator(
             name,
-            Range(Int(0), multiplied(*pair.sizes)),
+            _cells(pair.grid),
             self.moved(conjunction(*asked), pair),
         )
-        along = value_changed(moved, lambda index: _along(index, name, pair.sizes[1]))
+        along = value_changed(moved, lambda index: _along(index, name, pair.grid[-1]))
         if behind:
             assert isinstance(along, Reduce)
             return Reduce(value.function, (*before, one, *along.generators), along.body)
@@ -177,7 +177,7 @@ class Counted:
         if pair.names not in self.names:
             wish = outer + inner if len(outer) == len(inner) == 1 else f"{outer}_{inner}"
             self.names[pair.names] = fresh_name(self.program, wish, self.names.values())
-        name, columns = self.names[pair.names], pair.sizes[1]
+        name, columns = self.names[pair.names], pair.grid[-1]
         cell = Var(name)
         return name, {outer: Arith("//", cell, columns), inner: Arith("%", cell, columns)}
 
@@ -185,7 +185,7 @@ class Counted:
         """Return a condition on the row and the column of a cell as one on the cell."""
         name, here = self.counted(pair)
         there = condition_moved(condition, here)
-        return condition_changed(there, lambda index: _along(index, name, pair.sizes[1]))
+        return condition_changed(there, lambda index: _along(index, name, pair.grid[-1]))
 
     def is_wanted(self, loop: Loop, pair: Pair) -> bool:
         """Tell whether loops are a pass, or set what passes read."""
@@ -195,6 +195,12 @@ class Counted:
         return not _is_free(self.program, path) or (
             pair.condition == ALWAYS and bool(self.rows & _rows_of(loop, pair.names))
         )
+
+
+def _cells(grid: Grid) -> Range:
+    """Return the numbers of the cells of a grid."""
+    start, stop, columns = grid
+    return Range(multiplied(start, columns), multiplied(stop, columns))
 
 
 def grids_in(program: Program, passes: int) -> Counted:
@@ -208,7 +214,7 @@ def grids_in(program: Program, passes: int) -> Counted:
     if work.grids:
         for path in loop_paths(program):
             pair = pair_of(program, path.loop)
-            if pair is not None and pair.sizes in work.grids and not _is_free(program, path):
+            if pair is not None and pair.grid in work.grids and not _is_free(program, path):
                 work.rows |= _rows_of(path.loop, pair.names)
         for each in reductions(program):
             for _, pair in pairs_in(program, each):

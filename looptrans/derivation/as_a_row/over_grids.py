@@ -3,7 +3,11 @@
     for t in range(max(0, y - R), min(T, y + R + 1)):    T rows, of which those near y, and
         for c in range(0, C):                            C columns
 
-Which of the cells they are at is a condition on both.
+Which of the cells they are at is a condition on both. Where integers of an array tell which rows
+they are at, these are all of a grid's:
+
+    for z in range(ptr[b], ptr[b + 1]):                  rows from ptr[b] to ptr[b + 1]
+        for c in range(0, C):
 """
 
 from __future__ import annotations
@@ -23,8 +27,8 @@ from looptrans.transforms.editing.tree import loop_paths
 from looptrans.transforms.over_blocks.block_starts import linear_in
 from looptrans.transforms.over_blocks.whole_loops import factors_of, is_size
 
-Sizes: TypeAlias = tuple[Index, Index]
-"""How many rows a grid has, and how many columns."""
+Grid: TypeAlias = tuple[Index, Index, Index]
+"""The first row of a grid, the one behind its last, and how many columns it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,12 @@ class Pair:
 
     Attributes:
         names: The variables.
-        sizes: The grid.
+        grid: The grid.
         condition: Which of its cells they are at.
     """
 
     names: tuple[str, str]
-    sizes: Sizes
+    grid: Grid
     condition: Condition
 
 
@@ -175,13 +179,17 @@ def pairs_in(program: Program, value: Reduce) -> Iterator[tuple[int, Pair]]:
 
 
 def _pair(program: Program, names: tuple[str, str], ranges: tuple[Range, Range]) -> Pair | None:
-    found = [_hull(program, bounds, name) for name, bounds in zip(names, ranges, strict=True)]
-    if None in found or names[0] == names[1]:
+    above, inside = (_hull(program, each, name) for name, each in zip(names, ranges, strict=True))
+    rows = ranges[0]
+    start: Index = Int(0)
+    if above is None and rows.step == 1 and opaque_terms(rows.start):
+        above, start = (rows.stop, ALWAYS), rows.start
+    if above is None or inside is None or names[0] == names[1]:
         return None
-    (rows, first), (columns, second) = (each for each in found if each is not None)
+    (stop, first), (columns, second) = above, inside
     if not all(is_size(program, factor) for factor in factors_of(columns)):
         return None
-    return Pair(names, (rows, columns), conjunction(first, second))
+    return Pair(names, (start, stop, columns), conjunction(first, second))
 
 
 def _hull(program: Program, bounds: Range, variable: str) -> tuple[Index, Condition] | None:

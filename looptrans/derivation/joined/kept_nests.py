@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.equations.definitions import Definition, System, plain_name
+from looptrans.adjoint.equations.definitions import (
+    Definition,
+    System,
+    plain_name,
+    reads_of,
+)
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.equations.sums import held_together
@@ -22,7 +27,7 @@ from looptrans.algebra.positional.cells import condition_moved, moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
-from looptrans.ir.index import Index, Var, substitute
+from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.monoids import MONOID_OF, OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
@@ -159,6 +164,7 @@ class KeptNests:
         facts = Facts().inside((*definition.indices, *bound))
         body = _known(value.body if isinstance(value, Reduce) else value, facts)
         outer, inner = self._apart(definition, bound, body)
+        outer = self._like_those_read(outer, value)
         ahead: dict[str, Value] = {}
         if self.numbers and bound:
             value = definition.value
@@ -228,6 +234,25 @@ class KeptNests:
             used |= {v for end in ends for v in free_variables(end)}
         inner = tuple(g for g in definition.indices if bound and sums and g.variable not in used)
         return tuple(g for g in definition.indices if g not in inner), inner
+
+    def _like_those_read(self, outer: tuple[Generator, ...], value: Value) -> tuple[Generator, ...]:
+        """Return indices in the order of those of what is kept and read, so that loops are one.
+
+        m[n, h, i] = …; O[n, i, h, d] = sum(exp(s - m[n, h, i]) * …)    ->    n, h, i and d
+        """
+        names = [g.variable for g in outer]
+        if any(variables(end) for g in outer for end in (g.range.start, g.range.stop)):
+            return outer
+        found: list[str] = []
+        for array, accesses in reads_of(value).items():
+            for access in accesses:
+                own = [index.name for index in access.subscripts if isinstance(index, Var)]
+                is_own = len(set(own)) == len(access.subscripts) and set(own) <= set(names)
+                if array in self.system.definitions and is_own and len(own) > len(found):
+                    found = own
+        theirs = iter(found)
+        order = [next(theirs) if name in found else name for name in names]
+        return tuple(outer[names.index(name)] for name in order)
 
     def _free(self, wish: str, own: Mapping[str, Index]) -> str:
         used = {index.name for index in own.values() if isinstance(index, Var)}

@@ -11,7 +11,7 @@ out, are kept, each in a nest of its own; the others go where they are read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.carried.accumulating import arrays_in
 from looptrans.adjoint.equations.definitions import Definition, reads_of
@@ -32,7 +32,7 @@ from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Program
-from looptrans.ir.value import Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Read, Reduce, Value, walk_value
 from looptrans.ir.walk import placed
 from looptrans.transforms.editing.accesses import sites_of
 
@@ -188,7 +188,37 @@ def _is_of_a_row(program: Program, array: str) -> bool:
 
 @dataclass(slots=True)
 class _Again(KeptNests):
-    """What may be worked out again, and whether it had better be."""
+    """What may be worked out again, and whether it had better be.
+
+    Attributes:
+        sums: Sums that would be stored and only one array is read from, cell by cell, with the
+            definition of that array: it takes no more room, and so is stored in their place.
+    """
+
+    sums: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sums = {}
+        large, definitions = _large(self.program), self.system.definitions
+        readers: dict[str, list[Definition]] = {}
+        for definition in definitions.values():
+            for name in definition.reads():
+                readers.setdefault(name, []).append(definition)
+        for name, found in readers.items():
+            own = definitions.get(name)
+            if own is None or len(found) > 1 or not KeptNests.is_kept(self, own):
+                continue
+            (reader,) = found
+            same = Access(name, reader.cell.access.subscripts)
+            whole = own.extents == reader.extents and reader.reads()[name] == [same]
+            if whole and reader.array in large and name not in self.reading.outputs.values():
+                self.sums[name] = reader.name
+
+    def is_kept(self, definition: Definition) -> bool:
+        """Tell whether a definition stays in memory."""
+        if definition.name in self.sums:
+            return False
+        return definition.name in self.sums.values() or KeptNests.is_kept(self, definition)
 
     def step(self, gone: tuple[str, ...], kind: str) -> DerivationStep:
         """Return the step that works arrays out again.

@@ -8,13 +8,15 @@ run, such as the spinning on a barrier, behind the end of the kernel.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Flow: TypeAlias = Literal["next", "jump", "branch", "end"]
+MANY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,21 @@ class Work:
     def serialized(self) -> bool:
         """Whether each wgmma instruction is waited for, so that nothing runs beside it."""
         return self.waits >= self.kinds.get("wgmma", 0) > 0
+
+
+def named_loops(loops: Sequence[Work]) -> Iterator[tuple[str, Work]]:
+    """Yield loops with what they are called; many in a row that do the same are called together.
+
+    A cosine has a loop for large arguments, and so has each of those that are unrolled.
+    """
+    first = 1
+    for _, group in itertools.groupby(loops, lambda loop: replace(loop, instructions=0)):
+        same = tuple(group)
+        if len(same) >= MANY:
+            yield f"each of loops {first} to {first + len(same) - 1}", same[0]
+        else:
+            yield from ((f"loop {first + n}", loop) for n, loop in enumerate(same))
+        first += len(same)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from looptrans.blocks.block_ir.program import Config, Kernel
 from looptrans.emit import names, signature
 from looptrans.runtime.inspecting.arguments import configured, job, known_sizes, made_to_fit, tried
+from looptrans.runtime.inspecting.code import named_loops
 from looptrans.runtime.inspecting.device import DEVICES, Device, Occupancy, occupancy
 from looptrans.runtime.inspecting.job import Job, Measurement, Refusal, Result
 from looptrans.runtime.inspecting.process import compiled
@@ -246,15 +247,15 @@ def _gates(result: Measurement, device: Device, sizes: Mapping[str, int]) -> lis
         )
     if result.spills:
         gates.append(f"each thread spills {result.spills} bytes of registers to memory")
-    for number, loop in enumerate(result.code.loops if result.code else (), 1):
+    for name, loop in named_loops(result.code.loops if result.code else ()):
         if loop.spill_stores or loop.spill_loads:
             gates.append(
-                f"loop {number} stores {loop.spill_stores} times to a thread's own memory and "
+                f"{name} stores {loop.spill_stores} times to a thread's own memory and "
                 f"loads {loop.spill_loads} times from it"
             )
         if loop.serialized:
             gates.append(
-                f"loop {number} waits for each matrix instruction ({loop.waits} waits): nothing "
+                f"{name} waits for each matrix instruction ({loop.waits} waits): nothing "
                 "runs beside them"
             )
     return gates
