@@ -56,7 +56,12 @@ from looptrans.transforms.rows.guarded_ends import Ended, with_guarded_ends
 from looptrans.transforms.rows.guarded_rows import GuardedRows, with_guarded_rows
 from looptrans.transforms.rows.guarded_starts import GuardedStarts
 from looptrans.transforms.rows.idle_guards import Unasked, with_idle_guards_out
-from looptrans.transforms.rows.shift import Shifted, with_parts_from_0, with_rows_in_place
+from looptrans.transforms.rows.shift import (
+    Shifted,
+    with_parts_from_0,
+    with_rows_by_distance,
+    with_rows_in_place,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ _Seen: TypeAlias = (
 ORDER: Final = (
     "known iterations",
     "parts from 0",
+    "rows by distance",
     "single cells",
     "written alike",
     "few iterations",
@@ -209,6 +215,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "guarded rows": lambda p: with_guarded_rows(program_of_indices(p)),
     "known iterations": lambda p: with_known_iterations(program_of_indices(p)),
     "parts from 0": lambda p: with_parts_from_0(program_of_indices(p)),
+    "rows by distance": lambda p: with_rows_by_distance(program_of_indices(p)),
     "single cells": lambda p: with_single_cells_as_scalars(program_of_indices(p)),
     "written alike": lambda p: with_values_alike(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),

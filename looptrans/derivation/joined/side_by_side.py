@@ -54,7 +54,19 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
         return False
     if any(_share(program, a, b) for a in one for b in other if a.range == b.range):
         return True
+    if _sums_apart(one, other):
+        return False
     return _hands_over(program, first, second)
+
+
+def _sums_apart(one: list[Loop], other: list[Loop]) -> bool:
+    """Tell whether two blocks work sums out in loops over different ranges, and in no others.
+
+    In one block there is less room for each; what is handed over are numbers of rows.
+    """
+    first, second = ([loop for loop in each if any(_sums(loop))] for each in (one, other))
+    ranges = {loop.range for loop in first}
+    return bool(first) and bool(second) and not any(loop.range in ranges for loop in second)
 
 
 def _looks_into(first: Loop, second: Loop) -> bool:

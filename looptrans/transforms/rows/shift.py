@@ -9,12 +9,19 @@ behind the other count from 0 on, so that all parts are as long for everybody to
 
     for e in range(h * E, (h + 1) * E):           for e in range(0, E):
         Y[t, e] = X[t, e]               ->            Y[t, h * E + e] = X[t, h * E + e]
+
+Loops that count how far away a row is count those rows instead, downwards where they are before:
+
+    for t in range(0, W):                         for t in range(i, i - W, -1):
+        if i - t >= 0:                                if t >= 0:
+            s = Q[i] @ K[i - t]         ->                s = Q[i] @ K[t]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from looptrans.ir.affine import (
     Form,
@@ -27,12 +34,11 @@ from looptrans.ir.affine import (
     shifted,
     total,
 )
-from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Range, Reduce, Value
+from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.editing.naming import binders
@@ -85,10 +91,10 @@ def with_rows_in_place(program: Program) -> Shifted | None:
         The program afterwards; None where no loop counts rows in this way.
     """
 
-    def in_place(loop: Loop) -> tuple[Loop, Index] | None:
+    def in_place(loop: Loop) -> _Count | None:
         rows = (start for start, array, k in _starts(loop) if _is_row(program, start, array, k))
         start = next(rows, None)
-        return None if start is None else (loop, start)
+        return None if start is None else _Count(loop, start)
 
     return _Work(in_place).shifted(program)
 
@@ -108,17 +114,46 @@ def with_parts_from_0(program: Program) -> Shifted | None:
     return _Work(_from_0).shifted(program)
 
 
+def with_rows_by_distance(program: Program) -> Shifted | None:
+    """Let loops over how far away a row is count the rows, where those are multiplied with a row.
+
+    Queries that stand beside each other then read the same keys, which a matrix product is made of.
+
+    Args:
+        program: The program.
+
+    Returns:
+        The program afterwards; None where there is no such loop.
+    """
+    return _Work(_by_distance).shifted(program)
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """How a loop counts otherwise.
+
+    Attributes:
+        plain: The loop, its range perhaps in other words.
+        start: What its variable is called where it was 0.
+        sign: Whether it counts up from there, or down.
+    """
+
+    plain: Loop
+    start: Index
+    sign: Literal[1, -1] = 1
+
+
 @dataclass(slots=True)
 class _Work:
     """Loops, counted otherwise.
 
     Attributes:
-        found: Returns a loop, its range perhaps in other words, and what is added to its variable.
+        found: Returns how a loop counts, if not as it does.
         starts: Each variable that changed, and where it begins.
         is_same: Whether all of it, counted as before, is what it was.
     """
 
-    found: Callable[[Loop], tuple[Loop, Index] | None]
+    found: Callable[[Loop], _Count | None]
     starts: list[tuple[str, Index]] = field(default_factory=list)
     is_same: bool = True
 
@@ -147,16 +182,19 @@ class _Work:
         """Move the sums of a value: each is a loop around a statement that has what it adds."""
 
         def change(part: Value) -> Value | None:
-            if not isinstance(part, Reduce) or part.generators[0].condition != ALWAYS:
+            if not isinstance(part, Reduce):
                 return None
             first, *others = part.generators
             inner = Reduce(part.function, tuple(others), part.body) if others else part.body
             alone = replace(node, targets=(Access("", ()),), values=(inner,))
-            loop = self.loop(Loop(first.variable, first.range, (alone,), span=node.span))
+            guard = If(first.condition, (alone,), label="G")
+            loop = self.loop(Loop(first.variable, first.range, (guard,), span=node.span))
             (moved,) = loop.body
-            assert isinstance(moved, Assign)
-            added = self.value(node, moved.values[0])
-            generators = (replace(first, range=loop.range),)
+            assert isinstance(moved, If)
+            (changed,) = moved.body
+            assert isinstance(changed, Assign)
+            added = self.value(node, changed.values[0])
+            generators = (replace(first, range=loop.range, condition=moved.condition),)
             if not others:
                 return Reduce(part.function, generators, added)
             assert isinstance(added, Reduce)
@@ -166,23 +204,28 @@ class _Work:
 
     def loop(self, loop: Loop) -> Loop:
         """Return a loop that counts otherwise; what is inside is left as it is."""
-        found = self.found(loop) if loop.range.step == 1 else None
-        if found is None:
+        count = self.found(loop) if loop.range.step == 1 else None
+        if count is None:
             return loop
-        plain, start = found
-        after = _moved(plain, start)
-        back = _moved(after, product(-1, start))
+        after = _moved(count)
+        back = _moved(_back(after, count))
         self.starts.append((loop.variable, after.range.start))
-        self.is_same &= is_same_text(plain, back)
+        self.is_same &= is_same_text(count.plain, back)
         return after
 
 
-def _moved(loop: Loop, start: Index) -> Loop:
-    """Return a loop whose variable is larger by `start`, which nothing inside changes."""
-    bounds = Range(shifted(loop.range.start, start), shifted(loop.range.stop, start))
-    values = {loop.variable: difference(Var(loop.variable), start)}
+def _moved(count: _Count) -> Loop:
+    """Return a loop that counts otherwise; nothing inside changes what it begins at."""
+    loop, start, sign = count.plain, count.start, count.sign
+    first = shifted(product(sign, loop.range.start), start)
+    last = shifted(product(sign, loop.range.stop), start)
+    values = {loop.variable: product(sign, difference(Var(loop.variable), start))}
     body = tuple(substitute_variable(node, values) for node in loop.body)
-    return replace(loop, range=bounds, body=body)
+    return replace(loop, range=Range(first, last, sign * loop.range.step), body=body)
+
+
+def _back(after: Loop, count: _Count) -> _Count:
+    return _Count(after, product(-count.sign, count.start), count.sign)
 
 
 def _is_row(program: Program, start: Index, array: str, dimension: int) -> bool:
@@ -198,8 +241,8 @@ def _is_row(program: Program, start: Index, array: str, dimension: int) -> bool:
     return isinstance(low, Int) and low.value >= 0 and any(is_same(high, end) for end in ends)
 
 
-def _from_0(loop: Loop) -> tuple[Loop, Index] | None:
-    """Return a loop over a part of a row, and what is added to its variable to begin at 0."""
+def _from_0(loop: Loop) -> _Count | None:
+    """Return how a loop over a part of a row counts from 0 on."""
     if any(isinstance(node, Loop) for node in nodes(loop.body)):
         return None
     start = _multiplied_out(loop.range.start)
@@ -210,7 +253,75 @@ def _from_0(loop: Loop) -> tuple[Loop, Index] | None:
         return None
     begin = index_of(start)
     plain = replace(loop, range=Range(begin, total(begin, index_of(extent))))
-    return plain, product(-1, begin)
+    return _Count(plain, product(-1, begin))
+
+
+def _by_distance(loop: Loop) -> _Count | None:
+    """Return how a loop counts the rows that its variable says the distance of, if all are one."""
+    if loop.execution != "sequential":
+        return None
+    inside = binders(loop)
+    found = {
+        counted
+        for node in nodes(loop.body)
+        if isinstance(node, Assign)
+        for value in node.values
+        for product_ in walk_value(value)
+        if isinstance(product_, Binary) and product_.op in ("@", "*")
+        for pair in ((product_.left, product_.right), (product_.right, product_.left))
+        for counted in _distances(loop.variable, inside, product_.op == "@", *pair)
+    }
+    if len(found) != 1:
+        return None
+    ((start, sign),) = found
+    others = {
+        _distance(subscript, loop.variable)
+        for access in accesses_in(loop.body)
+        for subscript in access.indices
+    }
+    return _Count(loop, start, sign) if others - {None} == {(start, sign)} else None
+
+
+def _distances(
+    variable: str, inside: Collection[str], is_row: bool, far: Value, near: Value
+) -> Iterator[tuple[Index, Literal[1, -1]]]:
+    """Yield where the rows begin that a factor is of, with a row beside it that they begin at."""
+    rows = [_names(part.access) for part in walk_value(near) if isinstance(part, Read)]
+    for part in walk_value(far):
+        if not isinstance(part, Read):
+            continue
+        mine = _names(part.access)
+        for subscript in part.access.indices:
+            found = _distance(subscript, variable)
+            begin = set(variables(found[0])) if found is not None else set()
+            if found is None or begin & set(inside):
+                continue
+            if any(
+                begin & row and variable not in row and (is_row or row & mine & set(inside))
+                for row in rows
+            ):
+                yield found
+
+
+def _distance(subscript: Index, variable: str) -> tuple[Index, Literal[1, -1]] | None:
+    """Return where rows begin of which a variable says the distance, and in which direction."""
+    form = form_of(subscript)
+    sign = form.terms.get(Var(variable), 0)
+    rest = form.plus(form_of(Var(variable)), -sign)
+    # Rows of a sequence, start[b] + t, or of a batch, b * N + t, are no distances.
+    rows = {term: count for term, count in rest.terms.items() if variables(term)}
+    if (
+        sign not in (1, -1)
+        or set(rows.values()) != {1}
+        or not all(isinstance(r, Var) for r in rows)
+    ):
+        return None
+    start = index_of(rest)
+    return start, 1 if sign == 1 else -1
+
+
+def _names(access: Access) -> set[str]:
+    return {name for index in access.indices for name in variables(index)}
 
 
 def _multiplied_out(index: Index) -> Form:
