@@ -285,7 +285,7 @@ class _Tables:
     def _is_inside(self, index: Index, loops: Mapping[str, Range], extent: Index) -> bool:
         """Tell whether a subscript is surely one of an extent, wherever loops are."""
         last = form_of(index)
-        for name, bounds in reversed(loops.items()):
+        for name, bounds in reversed([*loops.items()]):
             if last.terms.get(Var(name), 0) > 0:
                 end = total(bounds.stop, -1) if bounds.step > 0 else bounds.start
                 last = form_of(substitute(index_of(last), {name: end}))
