@@ -228,6 +228,19 @@ def test_a_real_parameter_given_as_a_tensor() -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_an_argument_that_is_called_as_the_listing_is() -> None:
+    function = looptrans.compile("""
+def a(X: Float[Array, "M"], a: float):
+    Y = zeros(M)
+    for i in range(M):
+        Y[i] = a * X[i]
+    return Y
+""")
+    x, factor = torch.ones(3), torch.tensor(2.0, requires_grad=True)
+    (found,) = torch.autograd.grad(function(x, factor).sum(), [factor])
+    assert found == 3.0
+
+
 def test_a_second_derivative_is_refused() -> None:
     (x,) = inputs("softmax")
     (found,) = torch.autograd.grad((compiled("softmax")(x) ** 2).sum(), [x], create_graph=True)

@@ -173,6 +173,94 @@ def unsure(Q: Float[Array, "H E"], U: Float[Array, "M E"], R: Float[Array, "W E"
     assert with_products_tabulated(program(text)) is None
 
 
+# Two rows of Y read one row of Q.
+SHARED = """
+def shared(Q: Float[Array, "M E"], U: Float[Array, "H E"], R: Float[Array, "H W E"], c: int):
+    Y = zeros((H, N))
+    for i in range(H):
+        for j in range(N):
+            Y[i, j] = VALUE
+    return Y
+"""
+FAR_OF_ROWS = "R[i, min(max(j - i, -c), c) + c, e]"
+ROWS = {
+    "that others share": f"sum(Q[i // 2, e] * {FAR_OF_ROWS} for e in range(E))",
+    "added to shared ones": f"sum((Q[i // 2, e] + U[i, e]) * {FAR_OF_ROWS} for e in range(E))",
+    "that the number of a row is added to": (
+        f"sum((Q[i // 2, e] + i) * {FAR_OF_ROWS} for e in range(E))"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ROWS)
+def test_rows_that_read_one_row_have_products_of_their_own(way: str) -> None:
+    made = with_products_tabulated(program(SHARED.replace("VALUE", ROWS[way])))
+    assert made is not None
+    assert "Q_R[i, w] = " in listing(made.program)
+
+
+# Rows of sequences may overlap: what hangs on the sequence, too, is not theirs alone.
+OVERLAPPING = """
+def overlapping(Q: Float[Array, "T E"], R: Float[Array, "B W E"], n: Int[Array, "B", "0:T"],
+                start: Int[Array, "B", "0:T"], c: int, N: int):
+    Y = zeros((B, T, N))
+    for b in range(B):
+        for i in range(n[b]):
+            for j in range(N):
+                Y[b, i, j] = sum(
+                    Q[start[b] + i, e] * R[b, min(max(j - i, -c), c) + c, e] for e in range(E)
+                )
+    return Y
+"""
+
+
+def test_rows_of_two_sequences_have_no_product_in_common() -> None:
+    assert with_products_tabulated(program(OVERLAPPING)) is None
+
+
+HIDDEN = {
+    "loops that are empty": ("", "i, N", "U[i, e]"),
+    "a size": ("if N > 5:\n                ", "N", "U[5, e]"),
+}
+
+
+@pytest.mark.parametrize("way", HIDDEN)
+def test_what_is_asked_may_mention_no_row(way: str) -> None:
+    asked, inside, read = HIDDEN[way]
+    text = f"""
+def hidden(Q: Float[Array, "M E"], U: Float[Array, "N E"], R: Float[Array, "W E"], c: int):
+    Y = zeros((M, N))
+    for i in range(M):
+        for j in range({inside}):
+            {asked}Y[i, j] = sum((Q[i, e] + {read}) * {FAR} for e in range(E))
+    return Y
+"""
+    assert with_products_tabulated(program(text)) is None
+
+
+LARGE = {
+    "rows of its own": (
+        "for j in range(n):\n            Y[i] += "
+        "sum(Q[i, e] * Q[min(max(j - i, 0), c), e] for e in range(E))"
+    ),
+    "as many as a sum goes over": (
+        f"Y[i] = sum(sum(Q[i, e] * {FAR} for e in range(E)) for j in range(W))"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", LARGE)
+def test_a_table_is_not_as_large_as_the_pairs(way: str) -> None:
+    text = f"""
+def large(Q: Float[Array, "M E"], R: Float[Array, "W E"], c: int, n: int):
+    Y = zeros(M)
+    for i in range(n):
+        {LARGE[way]}
+    return Y
+"""
+    assert with_products_tabulated(program(text)) is None
+
+
 @pytest.mark.parametrize("grad", [False, True])
 def test_a_table_that_is_too_short_is_refused_by_its_own_name(grad: bool) -> None:
     found = looptrans.compile(attention(*SHORT["added"]))

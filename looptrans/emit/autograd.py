@@ -397,7 +397,7 @@ class Autograd:
         )
         shown = replace(self.forward.program, outputs=self.found.listing.outputs)
         facts = replace(self.forward, program=shown, name=self.called.launcher, title=title)
-        names = self.forward.names
+        names = facts.names  # an argument may be called as the function is
         numbers = {p.name: "_number" for p in self.forward.parameters.reals}
         integers = (p.name for p in self.forward.parameters.integers)
         numbers |= {name: "_seed" for name in integers if self.forward.is_key(name)}

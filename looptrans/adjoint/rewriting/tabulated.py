@@ -13,15 +13,26 @@ bounds the subscript.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Set
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.rewriting.inner_sums import InnerSums, with_inner_sums
 from looptrans.algebra.positional.cells import added_up, value_moved
-from looptrans.ir.affine import difference, form_of, product, total
+from looptrans.ir.affine import difference, form_of, index_of, product, sides, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Extremum, Index, Int, Param, Var, parameters, variables
+from looptrans.ir.index import (
+    Extremum,
+    Index,
+    Int,
+    Param,
+    Var,
+    opaque_terms,
+    parameters,
+    substitute,
+    variables,
+)
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import (
@@ -29,9 +40,12 @@ from looptrans.ir.value import (
     Binary,
     Create,
     Generator,
+    Holds,
+    IndexValue,
     Range,
     Read,
     Reduce,
+    Select,
     Unary,
     Value,
     Whole,
@@ -42,6 +56,7 @@ from looptrans.ir.value import (
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed, touched
 from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.extents import declared_end, is_never_negative
 from looptrans.transforms.editing.naming import fresh_name
 
 
@@ -200,7 +215,7 @@ class _Tables:
         index = each.access.indices[each.where]
         rows = self._rows(each.own, over.variable)
         length = self._extent(each.access, each.where)
-        if rows is None or length is None or not _is_short(place, index, length):
+        if rows is None or length is None or not _is_short(place, index, length, rows):
             return None
         before = place.position[0]
         made_of = {p.access.array for p in walk_value(each.own) if isinstance(p, Read)}
@@ -208,7 +223,12 @@ class _Tables:
             return None
         asked = _asked(place, made_of | {each.access.array})
         loops = _all_rows(rows) or _rows_around(place, rows, asked)
-        if loops is None or not self._is_of_rows(place, over, each, loops, asked):
+        if loops is None:
+            return None
+        rows = _of_loops(loops) or rows
+        if not self._is_of_rows(place, over, each, loops, asked):
+            return None
+        if not _says_all(rows, over, each):
             return None
         where = fresh_name(self.program, "w")
         looked = list(each.access.subscripts)
@@ -241,9 +261,11 @@ class _Tables:
         """Tell whether all rows that loops go over have the cells that products are made of.
 
         They have where the listing reads them for all of these rows, asking for nothing, or where
-        the row itself says the cell.
+        the row itself says the cell: what is asked may mention no row, and loops inside may have no
+        iterations for some.
         """
         around = {loop.variable: loop.range for loop in place.loops}
+        asked = asked | _maybe_empty(place)
         reads = [part.access for part in walk_value(each.own) if isinstance(part, Read)]
         for access in (*reads, each.access):
             for number, index in enumerate(access.indices):
@@ -251,12 +273,29 @@ class _Tables:
                 if is_where or index == Var(over.variable):
                     continue
                 extent = self._extent(access, number)
-                for name in variables(index):
-                    is_cell = index == Var(name) and loops.get(name) == _all_of(extent)
-                    is_read = around.get(name) == loops.get(name) and name not in asked
-                    if name not in loops or not (is_cell or is_read):
-                        return False
+                if extent is not None and self._is_inside(index, loops, extent):
+                    continue
+                names = set(variables(index))
+                if asked & {"", *names} or any(around.get(n) != loops.get(n) for n in names):
+                    return False
+                if not names <= set(loops):
+                    return False
         return True
+
+    def _is_inside(self, index: Index, loops: Mapping[str, Range], extent: Index) -> bool:
+        """Tell whether a subscript is surely one of an extent, wherever loops are."""
+        last = form_of(index)
+        for name, bounds in reversed([*loops.items()]):
+            if last.terms.get(Var(name), 0) > 0:
+                end = total(bounds.stop, -1) if bounds.step > 0 else bounds.start
+                last = form_of(substitute(index_of(last), {name: end}))
+        top = total(*(product(n, t if n < 0 else self._most(t)) for t, n in last.terms.items()))
+        left = difference(extent, total(top, last.constant))
+        is_below = isinstance(left, Int) and left.value > 0
+        return is_below and is_never_negative(self.program, index, loops)
+
+    def _most(self, term: Index) -> Index:
+        return declared_end(self.program, term, "highest")
 
     def _name(self, each: _LookedUp) -> str:
         first = next(p.access.array for p in walk_value(each.own) if isinstance(p, Read))
@@ -295,10 +334,6 @@ def _all_rows(rows: list[tuple[Index, Index]]) -> dict[str, Range] | None:
     return {name: Range(Int(0), extent) for name, (_, extent) in zip(names, rows, strict=True)}
 
 
-def _all_of(extent: Index | None) -> Range | None:
-    return None if extent is None else Range(Int(0), extent)
-
-
 def _rows_around(
     place: Placed, rows: list[tuple[Index, Index]], asked: Set[str]
 ) -> dict[str, Range] | None:
@@ -314,11 +349,77 @@ def _rows_around(
     return None if asked & own else loops
 
 
+def _of_loops(loops: Mapping[str, Range]) -> list[tuple[Index, Index]] | None:
+    """Return a row for each iteration of loops that are as long as sizes say, and its extents."""
+    if any(
+        bounds.start != Int(0) or bounds.step != 1 or variables(end) or opaque_terms(end)
+        for bounds in loops.values()
+        for end in (bounds.stop,)
+    ):
+        return None
+    return [(Var(name), bounds.stop) for name, bounds in loops.items()]
+
+
+def _says_all(rows: list[tuple[Index, Index]], over: Generator, each: _LookedUp) -> bool:
+    """Tell whether products hang on nothing but their row: others would be written over it.
+
+    Of K[h // S, j, e] * R[h, w, e], each h has its own.
+    """
+    cells = [index for index, _ in rows]
+    known = {over.variable, *(index.name for index in cells if isinstance(index, Var))}
+    looked = [index for n, index in enumerate(each.access.indices) if n != each.where]
+    indices = [*looked]
+    for part in walk_value(each.own):
+        if isinstance(part, Read):
+            indices += part.access.indices
+        elif isinstance(part, IndexValue | Holds | Select) and not known >= {*free_variables(part)}:
+            return False
+    return all(index in cells or set(variables(index)) <= known for index in indices)
+
+
 def _asked(place: Placed, arrays: Set[str]) -> set[str]:
-    """Return the variables that conditions mention under which a statement reads some arrays."""
+    """Return the variables that conditions mention under which a statement reads some arrays.
+
+    A condition that mentions none, as `n > 5`, is there as "".
+    """
     reads = (each for each in accesses(place.node) if each.access.array in arrays)
-    conditions = (*place.conditions, *(each.condition for each in reads))
-    return {name for condition in conditions for name in condition_variables(condition)}
+    conditions = {*place.conditions, *(each.condition for each in reads)} - {ALWAYS}
+    return {name for condition in conditions for name in condition_variables(condition) or {""}}
+
+
+def _maybe_empty(place: Placed) -> set[str]:
+    """Return the variables that say how long loops and sums are that may have no iterations.
+
+    Sizes are taken to be at least 0. Loops over the same range are empty together.
+    """
+    found: set[str] = set()
+    around: dict[str, Range] = {}
+    sums = (generator for each in accesses(place.node) for generator in each.generators)
+    for name, bounds in (*((x.variable, x.range) for x in place.loops), *_ranges(sums)):
+        told = {*variables(bounds.start), *variables(bounds.stop)}
+        if told and bounds not in around.values() and not _has_some(bounds, around):
+            found |= told
+        around[name] = bounds
+    return found
+
+
+def _ranges(generators: Iterable[Generator]) -> Iterator[tuple[str, Range]]:
+    return ((each.variable, each.range) for each in generators)
+
+
+def _has_some(bounds: Range, around: Mapping[str, Range]) -> bool:
+    """Tell whether a range has iterations wherever the loops around it are."""
+    first, last = (bounds.start, bounds.stop) if bounds.step > 0 else (bounds.stop, bounds.start)
+    rising = {name for name, r in around.items() if r.step > 0 and isinstance(r.start, Int)}
+    for low, high in itertools.product(sides("max", first), sides("min", last)):
+        form = form_of(difference(high, low))
+        if form.constant < 1 or not all(
+            count > 0
+            and (isinstance(term, Param) or (isinstance(term, Var) and term.name in rising))
+            for term, count in form.terms.items()
+        ):
+            return False
+    return True
 
 
 def _apart(
@@ -403,10 +504,19 @@ def _added(value: Value, *, is_negative: bool = False) -> Iterator[tuple[bool, V
             yield is_negative, value
 
 
-def _is_short(place: Placed, index: Index, length: Index) -> bool:
-    """Tell whether a subscript, and the table, end at what no loop goes up to that it hangs on."""
+def _is_short(
+    place: Placed, index: Index, length: Index, rows: Iterable[tuple[Index, Index]]
+) -> bool:
+    """Tell whether a subscript, and the table, end at what no loop goes up to that it hangs on.
+
+    Nor is the table as long as the rows that it has a product for are many.
+    """
     own = {loop.variable: loop.range for loop in place.loops}
-    long = {p for v in variables(index) if v in own for p in parameters(own[v].stop)}
+    for each in accesses(place.node):
+        own |= _ranges(each.generators)
+    told = set(variables(index))
+    long = {p for v in told & set(own) for p in parameters(own[v].stop)}
+    long |= {p for row, count in rows if told & set(variables(row)) for p in parameters(count)}
     return not set(parameters(length)) & long and _has_end(index, own, long)
 
 
