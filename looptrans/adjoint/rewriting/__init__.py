@@ -6,6 +6,6 @@ loops                     order, within, along_rows, few_iterations, guarded_cel
                           mirrored, unread
 folds                     first_terms, last_terms, inner_sums, row_parts, gathered
 weights                   divided, weights_apart
-what is looked up         tabulated
+what is looked up         looked_up, table_rows, tabulated
 largest of what is made   extremes, extents, attaining, spelled
 """
