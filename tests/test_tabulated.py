@@ -128,8 +128,11 @@ LONG = {
 def test_a_table_as_long_as_rows_is_not_multiplied_as_a_whole(far: str) -> None:
     score = f"s = scale * sum(Q[b, h, i, e] * ({KEY} + {far}) for e in range(E))"
     assert with_products_tabulated(program(attention(score))) is None
-    score = f"s = scale * sum(Q[b, h, i, e] * ({KEY} + {FAR}) for e in range(E))"
-    of_all_pairs = program(attention(score, 'R: Float[Array, "M+N E"]'))
+
+
+def test_a_table_has_no_more_rows_than_are_looked_up() -> None:
+    score, _, stop = SHORT["added"]
+    of_all_pairs = program(attention(score, 'R: Float[Array, "M+N E"]', stop))
     assert with_products_tabulated(of_all_pairs) is None
 
 

@@ -5,10 +5,10 @@ Q[i, e] * (K[j, e] + R[min(j - i, c), e])    Q[i, e] is multiplied with K[j, e],
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from looptrans.algebra.positional.cells import added_up
+from looptrans.algebra.positional.values import factors_in, summands
 from looptrans.ir.index import (
     Var,
     variables,
@@ -44,22 +44,21 @@ class LookedUp:
 
 def looked_up_apart(
     body: Value, over: str
-) -> tuple[tuple[Value, ...], list[tuple[bool, Value, LookedUp | None]]]:
+) -> tuple[tuple[Value, ...], list[tuple[int, Value, LookedUp | None]]]:
     """Return the factors of what is summed, of which one is a sum, and the terms of that.
 
-    Of each term it is said whether it is taken away, and what is looked up in it. There are no
-    terms where nothing is.
+    With each term come its sign and what is looked up in it. There are no terms where nothing is.
 
     Args:
         body: What is summed.
         over: The variable it is summed over.
     """
-    factors = tuple(_factors(body))
+    factors = factors_in(body)
     for number, factor in enumerate(factors):
         others = (*factors[:number], *factors[number + 1 :])
         terms = [
-            (is_negative, term, _looked_up(tuple(_factors(term)), others, over))
-            for is_negative, term in _added(factor)
+            (sign, term, _looked_up(factors_in(term), others, over))
+            for sign, term in summands(factor)
         ]
         if any(looked is not None for _, _, looked in terms):
             return others, terms
@@ -74,12 +73,12 @@ def product_of(factors: tuple[Value, ...]) -> Value:
     return value
 
 
-def total_of(terms: list[tuple[bool, Value]]) -> Value:
-    """Return the sum of one term or more; of each it is said whether it is taken away."""
-    (is_negative, value), *more = terms
-    value = Unary("-", value) if is_negative else value
-    for is_negative, term in more:
-        value = Binary("-" if is_negative else "+", value, term)
+def total_of(terms: list[tuple[int, Value]]) -> Value:
+    """Return the sum of one term or more, each with its sign."""
+    (sign, value), *more = terms
+    value = Unary("-", value) if sign < 0 else value
+    for sign, term in more:
+        value = Binary("-" if sign < 0 else "+", value, term)
     return value
 
 
@@ -105,24 +104,3 @@ def _looked_up(factors: tuple[Value, ...], others: tuple[Value, ...], over: str)
             same = tuple(each for each in rest if over not in free_variables(each))
             return LookedUp(product_of(own), access, where[0], same)
     return None
-
-
-def _factors(value: Value) -> Iterator[Value]:
-    match value:
-        case Binary("*", left, right):
-            yield from _factors(left)
-            yield from _factors(right)
-        case _:
-            yield value
-
-
-def _added(value: Value, *, is_negative: bool = False) -> Iterator[tuple[bool, Value]]:
-    """Yield what a value is the sum of, and whether it is taken away."""
-    match value:
-        case Binary("+" | "-" as op, left, right):
-            yield from _added(left, is_negative=is_negative)
-            yield from _added(right, is_negative=is_negative != (op == "-"))
-        case Unary("-", operand):
-            yield from _added(operand, is_negative=not is_negative)
-        case _:
-            yield is_negative, value

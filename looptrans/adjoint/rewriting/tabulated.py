@@ -177,20 +177,20 @@ class _Tables:
         (over,) = whole.generators
         if over.condition != ALWAYS or over.range.start != Int(0) or variables(over.range.stop):
             return None
-        terms: list[tuple[bool, Value]] = []
+        terms: list[tuple[int, Value]] = []
         others, found = looked_up_apart(whole.body, over.variable)
-        kept: list[tuple[bool, Value]] = []
-        for is_negative, term, looked in found:
+        kept: list[tuple[int, Value]] = []
+        for sign, term, looked in found:
             cell = None if looked is None else self._read(place, over, looked)
             if looked is None or cell is None:
-                kept.append((is_negative, term))
+                kept.append((sign, term))
             else:
-                terms.append((is_negative, product_of((*looked.others, Read(cell)))))
+                terms.append((sign, product_of((*looked.others, Read(cell)))))
         if not terms:
             return None
         if kept:
             body = product_of((*others, total_of(kept)))
-            terms.insert(0, (False, replace(whole, body=body)))
+            terms.insert(0, (1, replace(whole, body=body)))
         return total_of(terms)
 
     def _read(self, place: Placed, over: Generator, each: LookedUp) -> Access | None:

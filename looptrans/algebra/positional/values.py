@@ -99,6 +99,15 @@ def summands(value: Value, sign: int = 1) -> list[tuple[int, Value]]:
             return [(sign, value)]
 
 
+def factors_in(value: Value) -> tuple[Value, ...]:
+    """Return the factors of a product."""
+    match value:
+        case Binary("*", left, right):
+            return (*factors_in(left), *factors_in(right))
+        case _:
+            return (value,)
+
+
 def multiply(*factors: Value) -> Value:
     """Return a product, ones left out; zero where a factor is the literal zero."""
     if any(is_number(factor, 0.0) for factor in factors):

@@ -24,10 +24,8 @@ from looptrans.blocks.block_ir.expr import (
 )
 from looptrans.blocks.lowering.builder import Builder
 from looptrans.blocks.lowering.magnitude import bounds, is_at_most_one, is_divided
-from looptrans.ir.program import EIGHT_BITS, Assign, Program
-from looptrans.ir.value import Binary as Sum
-from looptrans.ir.value import Read, Value, walk_value
-from looptrans.ir.walk import placed
+from looptrans.blocks.scheduled.scaled import is_scaled
+from looptrans.ir.program import EIGHT_BITS
 
 
 def held_array(b: Builder, expr: Expr) -> str | None:
@@ -47,7 +45,7 @@ def is_rounded(b: Builder, operand: Expr) -> bool:
     if is_short(b, operand):
         return True
     if is_at_most_one(b, operand):
-        return not (_fades(b, operand) and _is_scaled(b.program, b.begun))
+        return not (_fades(b, operand) and is_scaled(b.program, b.begun))
     return b.rounded and not is_divided(b, operand) and not _grows(b, operand)
 
 
@@ -73,37 +71,6 @@ def _is_below_maximum(b: Builder, expr: Expr) -> bool:
             return name in b.defined and _is_below_maximum(b, b.defined[name])
         case _:
             return any(_is_below_maximum(b, part) for part in children(expr))
-
-
-def _is_scaled(program: Program, array: str) -> bool:
-    """Tell whether anything but sums is made of an array, as its quotient by a sum of weights."""
-    left, seen = [array], {array}
-    while left:
-        name = left.pop()
-        for place in placed(program):
-            values = place.node.values if isinstance(place.node, Assign) else ()
-            if any(_is_factor(value, name) for value in values):
-                return True
-            if isinstance(place.node, Assign) and any(_is_in(name, value) for value in values):
-                made = {target.array for target in place.node.targets} - seen
-                left += made
-                seen |= made
-    return False
-
-
-def _is_factor(value: Value, name: str) -> bool:
-    """Tell whether an array is in a value anywhere but as a term of its sum."""
-    match value:
-        case Sum("+" | "-", left, right):
-            return _is_factor(left, name) or _is_factor(right, name)
-        case Read():
-            return False
-        case _:
-            return _is_in(name, value)
-
-
-def _is_in(name: str, value: Value) -> bool:
-    return any(isinstance(p, Read) and p.access.array == name for p in walk_value(value))
 
 
 def _grows(b: Builder, expr: Expr) -> bool:

@@ -3,5 +3,5 @@
 nests to kernels          kernel_groups, grid, serial
 its arrays                sites, reach
 ranges and guards         ranges, solving, lifting, masked, bottom
-sums and steps            chains, tested_sums, unit_steps
+sums and steps            chains, scaled, tested_sums, unit_steps
 """

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
+from looptrans.algebra.positional.values import factors_in
 from looptrans.ir.value import Binary, Reduce, Value, free_variables
 
 
@@ -26,7 +27,7 @@ def as_chain(value: Reduce, dims: Sequence[str]) -> Reduce | None:
         dims: The names of the dimensions of the block.
     """
     value = of_all_variables(value)
-    factors = _factors(value.body)
+    factors = factors_in(value.body)
     if value.function != "sum" or len(value.generators) != 2 or len(factors) < 3:
         return None
     variables = [generator.variable for generator in value.generators]
@@ -53,14 +54,6 @@ def as_chain(value: Reduce, dims: Sequence[str]) -> Reduce | None:
 
 def _times(left: Value, right: Value) -> Value:
     return Binary("*", left, right)
-
-
-def _factors(value: Value) -> tuple[Value, ...]:
-    match value:
-        case Binary("*", left, right):
-            return (*_factors(left), *_factors(right))
-        case _:
-            return (value,)
 
 
 def of_all_variables(value: Reduce) -> Reduce:

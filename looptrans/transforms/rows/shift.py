@@ -309,12 +309,9 @@ def _distance(subscript: Index, variable: str) -> tuple[Index, Literal[1, -1]] |
     sign = form.terms.get(Var(variable), 0)
     rest = form.plus(form_of(Var(variable)), -sign)
     # Rows of a sequence, start[b] + t, or of a batch, b * N + t, are no distances.
-    rows = {term: count for term, count in rest.terms.items() if variables(term)}
-    if (
-        sign not in (1, -1)
-        or set(rows.values()) != {1}
-        or not all(isinstance(r, Var) for r in rows)
-    ):
+    rows = [(term, count) for term, count in rest.terms.items() if variables(term)]
+    plain = all(isinstance(term, Var) and count == 1 for term, count in rows)
+    if sign not in (1, -1) or not rows or not plain:
         return None
     start = index_of(rest)
     return start, 1 if sign == 1 else -1
