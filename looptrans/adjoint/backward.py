@@ -111,15 +111,15 @@ def _of_any(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] |
     try:
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:
-        rows = simpler(program, (ROWS,))
-        if rows is not None:
-            with contextlib.suppress(NotDifferentiated):
-                return _simplified(_backward(rows.program, of, wrt), program, rows)
+        with contextlib.suppress(NotDifferentiated):
+            return _of_kind(ROWS, program, of, wrt)
         running = with_running_sums(program)
         if running is not None:
             with contextlib.suppress(NotDifferentiated):
                 return _grown(_backward(running.program, of, wrt), program, running)
         if isinstance(error, OnExtreme):
+            with contextlib.suppress(NotDifferentiated):
+                return _of_kind(NAMES, program, of, wrt)
             try:
                 return _of_places(error, program, of, wrt)
             except OnExtreme as other:
@@ -130,10 +130,8 @@ def _of_any(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] |
             with contextlib.suppress(NotDifferentiated):
                 return _through_time(program, of, wrt)
             for kind in (SUMS, NAMES, MIRRORS):
-                seen = simpler(program, (kind,))
-                if seen is not None:
-                    with contextlib.suppress(NotDifferentiated):
-                        return _simplified(_backward(seen.program, of, wrt), program, seen)
+                with contextlib.suppress(NotDifferentiated):
+                    return _of_kind(kind, program, of, wrt)
             for names in dict.fromkeys((looked_at(program), None)):
                 kept = with_states_kept(program, anyway=True, only=names)
                 if kept is not None:
@@ -143,6 +141,20 @@ def _of_any(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] |
                 error = _with_states(error, program)
         error.within = error.within or program
         raise error from None
+
+
+def _of_kind(
+    kind: str, program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward:
+    """Derive the backward pass of a listing made simpler in one way.
+
+    Raises:
+        NotDifferentiated: It is no simpler in that way, or has none either.
+    """
+    seen = simpler(program, (kind,))
+    if seen is None:
+        raise NotDifferentiated("it is as simple as it can be")
+    return _simplified(_backward(seen.program, of, wrt), program, seen)
 
 
 def _with_states(error: NotDifferentiated, program: Program) -> NotDifferentiated:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from looptrans.adjoint.rewriting.spelled import LOOPS
 from looptrans.derivation.forms.versions import overwritten
 from looptrans.derivation.joined.buffers import reused
@@ -13,7 +15,7 @@ from looptrans.derivation.joined.passes import (
 from looptrans.derivation.nests_joined import side_by_side
 from looptrans.derivation.passes_joined import one_pass, runs, sums, sums_before_rows
 from looptrans.derivation.work import Work
-from looptrans.ir.program import Assign
+from looptrans.ir.program import Assign, Program
 from looptrans.ir.value import Reduce, Value, walk_value
 from looptrans.ir.walk import placed
 
@@ -27,11 +29,17 @@ def joined(work: Work, *, own: bool = False) -> None:
     again = work.take("worked out again") is None
     own_arrays(work, reused_too=own)
     brought_together(work)
-    one_pass_made = any(step.kind == "one pass" for step in work.steps)
-    if again and (not one_pass_made or _sums_more(start, work)):
+    if again and (not _is_one_pass(work) or _sums_more(start, work)):
         work.back_to(start)
         own_arrays(work, reused_too=own)
         brought_together(work)
+    elif again and _is_small(start.program, work.program):
+        other = work.mark()
+        work.back_to(start)
+        own_arrays(work, reused_too=own)
+        brought_together(work)
+        if not (_is_one_pass(work) and _costs_more(other.program, work.program)):
+            work.back_to(other)
     if runs(work) and any(step.kind == "versions" for step in work.steps):
         _joined_with_versions(work, start, own=own)
 
@@ -48,12 +56,44 @@ def _joined_with_versions(work: Work, start: Work, *, own: bool) -> None:
     for j: p[j] = exp(p[j] - m); l += p[j]    ->   for j: l += exp(x[j] - m)
     for j: o += p[j] / l * v[j]                    for j: o += exp(x[j] - m) / l * v[j]
     """
-    as_written = work.mark()
+    as_written, program = work.mark(), work.program
     count = _passes_joined(work)
     work.back_to(start)
     rows_again(work, own=own)
-    if _passes_joined(work) <= count:
+    if _passes_joined(work) <= count or (count and _costs_more(work.program, program)):
         work.back_to(as_written)
+
+
+def _is_one_pass(work: Work) -> bool:
+    """Tell whether any passes became one."""
+    return any(step.kind == "one pass" for step in work.steps)
+
+
+def _costs_more(program: Program, other: Program) -> bool:
+    """Tell whether a program sums more than another one, which keeps nothing large for that."""
+    return _is_small(other, program) and _count_of_sums(program) > _count_of_sums(other)
+
+
+def _is_small(program: Program, other: Program) -> bool:
+    """Tell whether what a program keeps, and another one does not, is as large as what is given."""
+    kept = {array.name for array in program.arrays} - {array.name for array in other.arrays}
+    given = [a for a in program.arrays if a.role == "input" or a.name in program.outputs]
+    rooms = [Counter(array.shape) for array in given]
+    return all(
+        any(Counter(array.shape) <= room for room in rooms)
+        for array in program.arrays
+        if array.name in kept and array.rank
+    )
+
+
+def _count_of_sums(program: Program) -> int:
+    return sum(
+        isinstance(part, Reduce)
+        for place in placed(program)
+        if isinstance(place.node, Assign)
+        for value in place.node.values
+        for part in walk_value(value)
+    )
 
 
 def _passes_joined(work: Work) -> int:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.set_in_steps import with_names_in_between
@@ -50,6 +50,9 @@ from looptrans.transforms.steps.expand import Dimension, dimension
 
 Position = tuple[int, ...]
 _Own = TypeVar("_Own", bound=Subscript)
+
+FEW: Final = 8
+"""How many iterations are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,11 +381,17 @@ def _shape(program: Program, state: _State) -> tuple[Index, ...]:
 
 
 def _has_room(program: Program, state: _State) -> bool:
-    """Tell whether an argument or a result has what loops outside of a state go over, and time."""
+    """Tell whether an argument or a result has what loops outside of a state go over, and time.
+
+    Of a time of a few iterations it need not be known.
+    """
     own = _extents(state.array)
     around = [d.extent for d in state.outer] + [own[n] for n in state.order[0]]
-    assert state.extent is not None
-    wanted = Counter(map(_size, (*around, state.extent)))
+    time = state.extent
+    assert time is not None
+    if not (isinstance(time, Int) and time.value <= FEW + 1):
+        around.append(time)
+    wanted = Counter(map(_size, around))
     return any(
         wanted <= Counter(_size(extent) for extent in array.shape if extent is not None)
         for array in program.arrays

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.recurrences import again
+from looptrans.adjoint.carried.states_kept import FEW
 from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
@@ -29,9 +30,6 @@ from looptrans.ir.walk import accesses, live_out, nodes, placed
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
-
-MOST = 8
-"""How many iterations are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def with_few_iterations(program: Program) -> FewIterations | None:
         # Subscripts may read integers, and scalars have no first values.
         if kinds[node.array] == "float" and len(node.creation.shape) > 1:
             for place, extent in enumerate(node.creation.shape):
-                if isinstance(extent, Int) and 1 < extent.value <= MOST:
+                if isinstance(extent, Int) and 1 < extent.value <= FEW:
                     loops = _loops_over(program, node.array, place, extent)
                     if loops:
                         return _written_out(program, node, place, extent.value, loops)

@@ -5,7 +5,8 @@
     for j: m = -inf                   ->      for j: m0 = -inf
            for i: m = max(m, x[i, j])                for i: m0 = max(m0, x[i, j])
 
-What is kept for a row of one loop has another place than what is kept for a row of the other.
+What is kept for a row of one loop has another place than what is kept for a row of the other. An
+array that several loops make, each for a row, is made once for each of them, whatever its rows are.
 """
 
 from __future__ import annotations
@@ -82,15 +83,16 @@ def with_own_names(program: Program, *, throughout: bool = False) -> OwnNames | 
 
     Args:
         program: The program.
-        throughout: Whether loops over the same rows get names of their own as well.
+        throughout: Whether loops over the same rows get names of their own for scalars as well.
     """
     after, changed = program, []
     for name, loops in _shared(program, throughout):
         changed.append(name)
+        apart = throughout or program.array(name).rank
         names: dict[_Around | Position, str] = {}
         for each in loops:
             new = name if not names else fresh_name(after, name, names.values())
-            new = names.setdefault(each.position if throughout else each.around, new)
+            new = names.setdefault(each.position if apart else each.around, new)
             after = _renamed(after, each, name, new)
     return OwnNames(after, tuple(changed)) if changed else None
 
@@ -119,7 +121,8 @@ def _shared(program: Program, throughout: bool) -> Iterator[tuple[str, tuple[_Us
         if array.role != "local" or array.name in outside | created or not sites:
             continue
         loops = _loops(program, sites)
-        ways = len(loops) if throughout else len({each.around for each in loops})
+        apart = throughout or array.rank
+        ways = len(loops) if apart else len({each.around for each in loops})
         if ways < 2 or not all(map(_is_own, loops)):
             continue
         nests = tuple(node_at(program, each.position) for each in loops)

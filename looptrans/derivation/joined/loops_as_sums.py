@@ -24,6 +24,7 @@ from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import ALWAYS, Condition, conjunction
 from looptrans.ir.creation import creation_of
+from looptrans.ir.index import Int
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -108,7 +109,11 @@ def is_beside_rows(program: Program, each: SumLoop) -> bool:
 
     A row is in one block; so may be what is summed over, and q is not read again for each block.
     """
-    return _has_fixed_ends(each.loop) and is_with_rows(program, each.position, each.loop)
+    return (
+        _has_fixed_ends(each.loop)
+        and is_with_rows(program, each.position, each.loop)
+        and not _is_pass(program, each.position, each.loop)
+    )
 
 
 def is_before_rows(program: Program, each: SumLoop) -> bool:
@@ -126,6 +131,35 @@ def is_before_rows(program: Program, each: SumLoop) -> bool:
         and _carries_a_row(other, None)
         for path in loops_around(program, each.position)
         for other in block_at(program, path.position)
+    )
+
+
+def _is_pass(program: Program, position: Position, loop: Loop) -> bool:
+    """Tell whether a loop goes over what is given, as one beside it does that carries a row.
+
+    for t: for n: m = max(m, sum(x[e] * y[n, e] for e))
+           for n: for e: z[e] = z[e] + exp(sum(x[e] * y[n, e] for e) - m) * y[n, e]
+           for e: x[e] = z[e]
+
+    Of n there may be any number, and no iteration of t keeps anything for each: the two may be one
+    pass in blocks, while what is summed over beside a row is in one block.
+    """
+    if isinstance(loop.range.stop, Int) or not _has_fixed_ends(loop):
+        return False
+    alike = [
+        other
+        for other in block_at(program, position)
+        if isinstance(other, Loop)
+        and (other.range, other.execution) == (loop.range, loop.execution)
+    ]
+    outermost = loops_around(program, position)[:1]
+    set_there = {name for path in outermost for name in written_in(path.loop.body)}
+    return any(_carries_a_row(other, None, moved=True) for other in alike) and not any(
+        mentions(relation.access, other.variable) and relation.access.array in set_there
+        for other in alike
+        for node in nodes(other.body)
+        if isinstance(node, Assign | If)
+        for relation in accesses(node)
     )
 
 
@@ -171,7 +205,11 @@ def mixed_loops(program: Program) -> Iterator[Mixed]:
                 pieces.append(())
             pieces[-1] = (*pieces[-1], node)
             alone = adds
-        if len(pieces) > 1 and is_with_rows(program, path.position):
+        if (
+            len(pieces) > 1
+            and is_with_rows(program, path.position)
+            and not _is_pass(program, path.position, path.loop)
+        ):
             cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
             name = f"{variable}@{statements_in(body)[0]}"
             yield Mixed(name, cuts, handed(program, pieces))
@@ -203,14 +241,16 @@ def is_with_rows(program: Program, position: Position, besides: Loop | None = No
     )
 
 
-def _carries_a_row(loop: Loop, besides: Loop | None) -> bool:
+def _carries_a_row(loop: Loop, besides: Loop | None, *, moved: bool = False) -> bool:
+    """Tell whether a loop carries a row, or a cell of one unless loops inside have to move it."""
     made_of: dict[str, set[str]] = {}
 
     def rows(body: tuple[Node, ...], inner: tuple[str, ...]) -> Iterator[bool]:
         for node in body:
             match node:
                 case Assign(targets=(target,), values=(value,)):
-                    moves = any(mentions(target, name) for name in inner) or target.rank > 0
+                    moves = any(mentions(target, name) for name in inner)
+                    moves |= target.rank > 0 and not moved
                     kept = not mentions(target, loop.variable)
                     read = arrays_in(value)
                     read = read.union(*(made_of.get(name, ()) for name in read))
