@@ -58,12 +58,13 @@ def _loosened(model: Model, condition: Condition) -> Condition | None:
     constant, terms = _bounded(model, condition, {}).sum
     parts: list[Index] = []
     for term, count in sorted(terms, key=repr):
+        end = term
         if isinstance(term, Opaque) and term.array in model.value_ranges:
             low, high = model.value_ranges[term.array]
-            term = total(high, -1) if count > 0 else low
-        if opaque_terms(term):
+            end = total(high, -1) if count > 0 else low
+        if opaque_terms(end):
             return None
-        parts.append(product(count, term))
+        parts.append(product(count, end))
     return Relation(">=", total(constant, *parts), Int(0))
 
 
