@@ -216,7 +216,9 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
-    _in_digits(work, besides=rows.cells)
+    loop = _fold(work)
+    # Parts are of all of the loop that folds, as of keys in pages.
+    _in_digits(work, besides={*rows.cells, *((loop or "").partition("@")[:1])})
     _to_rows(work)
     loop = _fold(work)
     if loop is None:
