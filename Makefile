@@ -5,11 +5,12 @@ READY := .venv/.ready
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11 python
 
 .DEFAULT_GOAL := help
-.PHONY: help .venv demo test check generated verify-all spills bench fuzz clean
+.PHONY: help .venv demo test thorough check generated verify-all spills bench fuzz clean
 
 help:
 	@echo 'make demo        what looptrans does, shown on the listings in specs/'
 	@echo 'make test        the tests'
+	@echo 'make thorough    the tests with those that take longest'
 	@echo 'make check       lint, format, types, layers'
 	@echo 'make generated   write the kernels of specs/ into generated/'
 	@echo 'make verify-all  every listing with every shape, head size and type, in the interpreter'
@@ -78,6 +79,9 @@ demo: $(READY)
 
 # Many tests run looptrans in a process of its own, which must not compile it each time.
 test: $(READY)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --usual
+
+thorough: $(READY)
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)

@@ -9,7 +9,10 @@ import pickle
 import shutil
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
+
+import pytest
 
 from looptrans.analysis import budget
 
@@ -50,3 +53,27 @@ def _within_budget(work: Callable[[], T], seconds: float = budget.DEFAULT_SECOND
 
 # Before anything else imports it by name.
 budget.within_budget = _within_budget
+
+
+THOROUGH = Path(__file__).with_name("thorough.txt")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make test` leave out what takes longest."""
+    parser.addoption("--usual", action="store_true", help=f"without the tests in {THOROUGH.name}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, and count as such, the tests in the list, each of which has to be one."""
+    if not config.getoption("--usual"):
+        return
+    lines = THOROUGH.read_text().splitlines()
+    listed = {line for line in lines if not line.startswith("#")}
+    left = [item for item in items if item.nodeid in listed]
+    files = {item.nodeid.partition("::")[0] for item in items}
+    gone = {each for each in listed if each.partition("::")[0] in files}
+    gone -= {item.nodeid for item in left}
+    if gone:
+        raise pytest.UsageError(f"{THOROUGH.name} names what is no test: {', '.join(sorted(gone))}")
+    items[:] = [item for item in items if item.nodeid not in listed]
+    config.hook.pytest_deselected(items=left)

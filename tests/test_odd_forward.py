@@ -1516,3 +1516,28 @@ def test_rows_made_in_steps_of_which_the_number_is_read_are_set_anew(
         moved = torch.tanh(a @ w.double() + first + x[:, t].double())
         a = torch.where((t < n)[:, None], moved, a)
     torch.testing.assert_close(looptrans.compile(text)(x, w, n).double(), a, rtol=1e-5, atol=1e-5)
+
+
+def test_nests_under_one_guard_are_kernels_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+def scan(A: Float[Array, "C"], B: Float[Array, "P C"], T: int):
+    O = zeros((P, C)); R = zeros((C, P))
+    if T > 0:
+        for p in range(P):
+            s = 0.0
+            for x in range(C):
+                s = s * A[x] + B[p, x]
+                O[p, x] = s
+    if T > 0:
+        for c in range(C):
+            for p in range(P):
+                R[c, p] = 2.0 * O[p, C - 1 - c]
+    return O, R
+"""
+    assert len(lowered(program(text)).kernels) == 2
+    path = tmp_path / "listing.py"
+    path.write_text(text)
+    for guard in ("T=0", "T=1"):
+        assert main(["verify", str(path), "--sizes", f"P=5,C=19,{guard}"]) == 0, capsys.readouterr()

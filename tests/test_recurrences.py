@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,16 @@ from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
 from tests.analysis import program
 from tests.test_adjoint_torch import gradients
+
+CHOLESKY = """
+def f(A: Float[Array, "N N"]):
+    L = zeros((N, N))
+    for j in range(N):
+        L[j, j] = sqrt(A[j, j] - sum(L[j, k] * L[j, k] for k in range(j)))
+        for i in range(j + 1, N):
+            L[i, j] = (A[i, j] - sum(L[i, k] * L[j, k] for k in range(j))) / L[j, j]
+    return L
+"""
 
 SIZES = {"T": 5, "B": 2, "D": 3, "E": 2, "N": 4, "M": 3}
 ALL = """
@@ -359,17 +370,33 @@ def test_gradients_through_time_are_those_of_autograd(name: str) -> None:
 
 def test_a_matrix_that_is_taken_apart_column_by_column_is_refused() -> None:
     """Ranges of sums name each other; what comes of it ended in an internal error."""
-    text = """
-def f(A: Float[Array, "N N"]):
-    L = zeros((N, N))
-    for j in range(N):
-        L[j, j] = sqrt(A[j, j] - sum(L[j, k] * L[j, k] for k in range(j)))
-        for i in range(j + 1, N):
-            L[i, j] = (A[i, j] - sum(L[i, k] * L[j, k] for k in range(j))) / L[j, j]
-    return L
-"""
     with pytest.raises(NotDifferentiated, match="as an earlier iteration of j left it"):
-        backward(program(text))
+        backward(program(CHOLESKY))
+
+
+def test_what_several_ways_lead_to_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where two steps may be done in either order: without this, ways double with each step."""
+    module = importlib.import_module("looptrans.adjoint.backward")
+    found = module._of_any
+    tried = []
+
+    def of_any(listing: Program, *asked: tuple[str, ...] | None) -> object:
+        tried.append(listing)
+        return found(listing, *asked)
+
+    monkeypatch.setattr(module, "_of_any", of_any)
+    listing = program(CHOLESKY)
+    refusals = []
+    for _ in range(2):
+        with pytest.raises(NotDifferentiated) as refused:
+            module._backward(listing, None, None)
+        refusals.append(refused.value)
+    assert len(tried) == len(set(tried))
+    assert refusals[0].reason == refusals[1].reason
+    assert refusals[0] is not refusals[1]
+    with pytest.raises(NotDifferentiated):
+        backward(listing)
+    assert not module._found.cache_info().currsize
 
 
 def test_gradients_are_handed_on_in_states() -> None:

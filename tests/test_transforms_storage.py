@@ -990,6 +990,14 @@ def f(X: Float[Array, "A*16 B*16 C D"], n: Int[Array, "A"]):
 """
     inputs, _, _ = next(tried_on(read(blocks), None))
     assert prod(inputs.integers.values()) <= 3**4
+    # Few contents of the usual sizes where these are many, and all of them of small ones.
+    five = """
+def f(X: Float[Array, "A B C D E"]):
+    for a in range(A):
+        X[a, 0, 0, 0, 0] = 1.0
+"""
+    sizes = [prod(inputs.integers.values()) for inputs, _, _ in tried_on(read(five), None)]
+    assert sizes == [4 * 5 * 6 * 7 * 8] * 2 + [2 * 3 * 2 * 3 * 2] * 8
 
 
 @pytest.mark.parametrize("bounds", ["K - 1, -1, -1", "1, K", "1, K, 2", "K - 1, 0, -2"])

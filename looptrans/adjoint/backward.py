@@ -6,7 +6,9 @@ O = attention(Q, K, V)    ->    dQ, dK, dV = attention_backward(Q, K, V, O, lse,
 from __future__ import annotations
 
 import contextlib
+from copy import copy
 from dataclasses import replace
+from functools import lru_cache
 
 from looptrans.adjoint.carried.looked_at import looked_at
 from looptrans.adjoint.carried.recurrences import opened
@@ -70,6 +72,8 @@ def backward(
         found = _backward(program, of, wrt)
     except NotDifferentiated as error:
         raise error.of(program) from None
+    finally:
+        _found.cache_clear()
     together = with_rows_together(found.program)
     if together is not None:
         step = Step(together.text, together.certificates)
@@ -82,6 +86,28 @@ def _backward(
     program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
 ) -> Backward:
     """Derive the backward pass of a listing; a refusal says which listing it is about."""
+    found = _found(program, of, wrt)
+    if isinstance(found, NotDifferentiated):
+        raise copy(found)  # who catches it may say more of it
+    return found
+
+
+@lru_cache(maxsize=256)
+def _found(
+    program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward | NotDifferentiated:
+    """Return the backward pass of a listing, or why it has none.
+
+    Several ways lead to one listing, as two steps do in either order: it is tried once.
+    """
+    try:
+        return _of_any(program, of, wrt)
+    except NotDifferentiated as error:
+        return error.with_traceback(None)
+
+
+def _of_any(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None) -> Backward:
+    """Derive the backward pass of a listing in any of the ways there are."""
     try:
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:

@@ -120,7 +120,7 @@ class _Lowering:
         last = last if written is None else written.program
         self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
         last = with_guards(unit_steps(scalar_form(last)), self._fact)
-        self.program = replace(last, body=tuple(map(with_loops_outside, last.body)))
+        self.program = replace(last, body=with_loops_outside(last.body))
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)
         }

@@ -198,10 +198,9 @@ def _kept(program: Program, name: str, anyway: bool) -> tuple[Program, str, str]
         arrays=(*(a for a in program.arrays if a.name != name or behind), grown),
     )
     after = parse(Source(f"<{program.name}>", listing(after)))
-    verdict = check_storage(program, after, same_names(program, after))
-    if verdict.decision == "illegal" or (
-        verdict.decision == "unknown" and not _is_one_by_one(program, state)
-    ):
+    alone = _is_one_by_one(program, state)
+    verdict = check_storage(program, after, same_names(program, after), tried=alone)
+    if verdict.decision == "illegal" or (verdict.decision == "unknown" and not alone):
         return None
     if is_filled:
         # What it starts from is what its elements are created with.

@@ -9,18 +9,35 @@ from looptrans.ir.condition import is_of_indices
 from looptrans.ir.program import If, Loop, Node
 
 
-def with_loops_outside(node: Node) -> Node:
-    """Ask of sizes in each iteration, where a loop of programs stands under a guard alone.
+def with_loops_outside(body: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Ask of sizes in each iteration, where loops of programs stand under a guard alone.
 
     if T > 0: for b: S(b)    ->    for b: if T > 0: S(b)
+              for c: R(c)          for c: if T > 0: R(c)
     """
+    return tuple(each for node in body for each in _outside(node))
+
+
+def _outside(node: Node) -> tuple[Node, ...]:
     match node:
-        case If(condition, (inner,), ()) if is_of_indices(condition):
-            found = with_loops_outside(inner)
-            if isinstance(found, Loop) and found.execution == "parallel":
-                guarded = replace(node, body=found.body)
-                return replace(found, body=(with_loops_outside(guarded),))
-    return node
+        case If(condition, inside, ()) if is_of_indices(condition):
+            found = with_loops_outside(inside)
+            if any(map(_is_programs, found)):
+                return tuple(_guarded(node, each) for each in found)
+    return (node,)
+
+
+def _guarded(guard: If, node: Node) -> Node:
+    """Return what stands under a guard, with the guard inside of loops of programs."""
+    if isinstance(node, Loop) and _is_programs(node):
+        inside = _outside(replace(guard, body=node.body))
+        return replace(node, body=inside)
+    return replace(guard, body=(node,))
+
+
+def _is_programs(node: Node) -> bool:
+    """Tell whether each iteration is of a program of its own."""
+    return isinstance(node, Loop) and node.execution == "parallel"
 
 
 def groups_of(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:
@@ -32,7 +49,7 @@ def groups_of(work: list[tuple[int, Node]]) -> list[list[tuple[int, Node]]]:
     found: list[list[tuple[int, Node]]] = []
     waiting: list[tuple[int, Node]] = []
     for number, node in work:
-        if not (isinstance(node, Loop) and node.execution == "parallel"):
+        if not _is_programs(node):
             waiting.append((number, node))
             continue
         before = [each for each in waiting if not _meet(each[1], node)]

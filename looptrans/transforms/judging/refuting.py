@@ -52,24 +52,23 @@ def _on(verdict: Verdict, trial: Trial) -> Verdict | None:
     """Run both programs once; return what goes wrong."""
     from looptrans.executor import AccessLog, ExecutionError, RaceLog, execute_on, is_parallel
 
-    logs, races = (AccessLog(), AccessLog()), RaceLog()
+    images = None if is_parallel(trial.before) else trial.images
+    races = RaceLog() if is_parallel(trial.after) else None
+    # To record each access takes longer than to make it.
+    one = AccessLog() if images is not None else None
+    other = AccessLog() if images is not None or races is not None else None
     try:
-        expected = execute_on(trial.before, trial.inputs, log=logs[0])
+        expected = execute_on(trial.before, trial.inputs, log=one)
     except ExecutionError:
         return None
     try:
-        actual = execute_on(
-            trial.after,
-            trial.inputs,
-            log=logs[1],
-            races=races if is_parallel(trial.after) else None,
-        )
+        actual = execute_on(trial.after, trial.inputs, log=other, races=races)
     except ExecutionError:
         return _differs(verdict, trial, " the program afterwards fails")
-    if races.races:
-        return _raced(verdict, trial, races.races, logs[1].entries)
-    if trial.images is not None and not is_parallel(trial.before):
-        found = another_write(trial, trial.images, logs[0].entries, logs[1].entries)
+    if races is not None and races.races:
+        return _raced(verdict, trial, races.races, () if other is None else other.entries)
+    if images is not None and one is not None and other is not None:
+        found = another_write(trial, images, one.entries, other.entries)
         if found is not None:
             return found
     found = _difference(verdict, trial, expected, actual)

@@ -59,11 +59,14 @@ def tried_on(program: Program, witness: Witness | None) -> Iterator[tuple[Inputs
     """Yield what is tried: what an example supposes, its sizes alone, and any sizes."""
     from looptrans.executor import ExecutionError, prepare
 
-    tried: dict[tuple[Assignment, Assignment], None] = {}
+    tried: dict[tuple[Assignment, Assignment], range] = {}
     if witness is not None:
-        tried = {(witness.parameters, elements): None for elements in (witness.elements, ())}
-    for parameters, supposed in tried | {(_few(program), ()): None}:
-        for seed in SEEDS_OF_EXAMPLE if (parameters, supposed) in tried else SEEDS:
+        both = ((witness.parameters, elements) for elements in (witness.elements, ()))
+        tried = dict.fromkeys(both, SEEDS_OF_EXAMPLE)
+    for own, seeds in _any_sizes(program):
+        tried.setdefault((own, ()), seeds)
+    for (parameters, supposed), seeds in tried.items():
+        for seed in seeds:
             try:
                 sizes = dict(parameters)
                 inputs = prepare(program, sizes, seed=seed)
@@ -75,8 +78,8 @@ def tried_on(program: Program, witness: Witness | None) -> Iterator[tuple[Inputs
             yield inputs, _contents(program, inputs, supposed), seed
 
 
-def _few(program: Program) -> Assignment:
-    """Return small sizes where a program has so many that those it usually has make long loops.
+def _any_sizes(program: Program) -> Iterator[tuple[Assignment, range]]:
+    """Yield sizes and seeds: the usual sizes, and small ones where few seeds are tried of those.
 
     Four sizes are usually 4, 5, 6 and 7, and seven of them 4 to 10, which is 604800 iterations.
     Loops of a known length, as those in a block of 16 x 16, come on top.
@@ -86,10 +89,13 @@ def _few(program: Program) -> Assignment:
     few: dict[str, int] = {}
     try:
         usual = prepare(program, {}).integers
-        if prod(usual.values()) * _in_known_loops(program) <= MOST_ITERATIONS:
-            return ()
     except ExecutionError:
-        return ()
+        yield (), SEEDS
+        return
+    seeds = SEEDS[: MOST_ITERATIONS // max(1, prod(usual.values()) * _in_known_loops(program))]
+    yield (), seeds
+    if seeds == SEEDS:
+        return
     for number, name in enumerate(usual):
         smaller = {**few, name: 2 + number % 2}
         try:
@@ -97,7 +103,7 @@ def _few(program: Program) -> Assignment:
         except ExecutionError:
             continue  # A contract makes it hang on the others.
         few = smaller
-    return tuple(few.items())
+    yield tuple(few.items()), SEEDS
 
 
 def _in_known_loops(program: Program) -> int:
