@@ -138,6 +138,12 @@ def test_what_does_not_fit_is_said() -> None:
         ("dropout_p should be from 0 to 1", {"dropout_p": 1.5}),
         ("key_lengths should be a tensor of shape", {"key_lengths": 3}),
         ("pair", {"window": 3}),
+        (r"the shapes are \(8,\), \(2, 4, 7, 8\)", {"query": query[0, 0, 0]}),
+        ("one dtype: query is torch.float32, key torch.float16", {"key": key.half()}),
+        ("key_lengths should be torch.int32 or torch.int64", {"key_lengths": torch.ones(2)}),
+        ("documents should be torch.int32 or", {"documents": (torch.ones(2, 5), torch.ones(2, 7))}),
+        ("sinks should be a torch.Tensor, and is a list", {"sinks": [0.0] * 4}),
+        ("attn_mask should be a torch.Tensor", {"attn_mask": [True]}),
     ]
     for message, options in wrong:
         with pytest.raises(ValueError, match=message):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from looptrans.derivation.derive import derive
+from looptrans.derivation.forms.one_target import with_one_target
 from looptrans.derivation.joined.apart import branching
 from looptrans.derivation.joined.made_one import made_one_by_text
 from looptrans.derivation.moves import made
@@ -18,9 +19,9 @@ from looptrans.emit.listing import emitted
 from looptrans.executor import RaceLog, execute
 from looptrans.frontend import parse
 from looptrans.ir.listing import listing
-from looptrans.ir.program import Loop, Program
+from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.source import Source
-from looptrans.ir.walk import loops
+from looptrans.ir.walk import loops, placed
 from looptrans.transforms.editing.tree import loop_paths
 from looptrans.transforms.script import apply_all
 from tests.analysis import program, spec
@@ -439,3 +440,40 @@ def f(A: Float[Array, "N+2"], x: Float[Array, "N"]):
     assert "A_b = empty(max(0, N - 1))" in listing(after)
     inputs = {"A": np.arange(2.0), "x": np.zeros(0)}
     assert execute(after, inputs=inputs, sizes={"N": 0})["y"] == 0.0
+
+
+ONLINE = """
+def f(X: Float[Array, "M N"], v: Float[Array, "N"]):
+    O, L = zeros(M), full(M, -inf)
+    for i in range(M):
+        m, l, a = -inf, 0.0, 0.0
+        for j in range(N):
+            {}
+        O[i], L[i] = a / l, m + log(l)
+    return O, L
+"""
+STEPS = [
+    "t = max(m, X[i, j]); m, l, a = t, l * exp(m - t) + exp(X[i, j] - t), "
+    "a * exp(m - t) + exp(X[i, j] - t) * v[j]",
+    "m, l, a = max(m, X[i, j]), l * exp(m - max(m, X[i, j])) + exp(X[i, j] - max(m, X[i, j])), "
+    "a * exp(m - max(m, X[i, j])) + exp(X[i, j] - max(m, X[i, j])) * v[j]",
+]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_state_may_be_set_by_one_statement(step: str) -> None:
+    given = program(ONLINE.format(step))
+    assert not emitted(given).blocks.notes
+    found = derive(given, "fold")
+    assert all(len(p.node.targets) == 1 for p in placed(found.program) if type(p.node) is Assign)
+    rng = np.random.default_rng(0)
+    inputs = {"X": rng.normal(size=(3, 70)), "v": rng.normal(size=70)}
+    sizes = {"M": 3, "N": 70}
+    mine, own = (execute(p, sizes=sizes, inputs=inputs) for p in (found.program, given))
+    for name in ("O", "L"):
+        np.testing.assert_allclose(mine[name], own[name])
+
+
+def test_a_swap_stays_one_statement() -> None:
+    given = program("def f(A, N):\n  for i in range(N): A[i, 0], A[i, 1] = A[i, 1], A[i, 0]\n")
+    assert with_one_target(given) == given

@@ -401,3 +401,24 @@ def test_keys_may_be_skipped_by_continue() -> None:
     found = backward(parse(Source("a.py", SKIPPED)))
     assert sum("for j in" in line for line in listing(found.program).splitlines()) == 2
     assert all(error < 1e-10 for error in gaps(found, 0, seg=np.array([1, 0, 1, 2])))
+
+
+WHOLE_ROWS = """
+def f(S: Float[Array, "M N"], ok: Bool[Array, "M"]):
+    L = zeros(M)
+    for i in range(0, M):
+        m = -inf
+        for j in range(0, N):
+            m = max(m, S[i, j] if ok[i] else -inf)
+        l = 0.0
+        for j in range(0, N):
+            l = l + exp((S[i, j] if ok[i] else -inf) - m)
+        L[i] = m + log(l)
+    return L
+"""
+
+
+def test_a_mask_of_whole_rows_leaves_no_gradient_to_their_maxima() -> None:
+    found = backward(parse(Source("a.py", WHOLE_ROWS)))
+    assert "ties" not in listing(found.program)
+    assert all(error < 1e-10 for error in gaps(found, 0, ok=np.array([1, 1, 1], bool)))

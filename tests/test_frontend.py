@@ -292,6 +292,14 @@ def test_creations() -> None:
     assert program.outputs == ("A", "B")
 
 
+def test_several_arrays_may_be_made_on_one_line() -> None:
+    apart = "def f(N):\n    {}\n    for i in range(N):\n        A[i] = B[i, 0]\n    return A, B\n"
+    one = read(apart.format("A, B = zeros(N), full((N, 2), -inf)  # both"))
+    two = read(apart.format("A = zeros(N)  # both\n    B = full((N, 2), -inf)"))
+    assert listing(one) == listing(two)
+    assert [array.shape for array in one.arrays] == [array.shape for array in two.arrays]
+
+
 def test_a_shape_is_one_argument_or_as_many_as_it_has_extents() -> None:
     text = "def f(N, M):\n    A = {}\n    for i in range(N):\n        A[i, 0] = 1.0\n    return A\n"
     shape = read(text.format("zeros((N, M + 1))")).array("A").shape

@@ -19,7 +19,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 
 from looptrans.adjoint.backward import backward  # noqa: E402
 from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
-from looptrans.blocks.block_ir.ops import Store, has_products, ops_in  # noqa: E402
+from looptrans.blocks.block_ir.ops import Store, TileLoop, has_products, ops_in  # noqa: E402
 from looptrans.blocks.block_ir.program import Rounding  # noqa: E402
 from looptrans.emit.backward import emitted_backward  # noqa: E402
 from looptrans.emit.listing import emitted, lowered  # noqa: E402
@@ -27,6 +27,7 @@ from looptrans.ir.affine import is_same  # noqa: E402
 from looptrans.ir.index import Arith, Param  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
 from looptrans.runtime.running.load import load_module  # noqa: E402
+from looptrans.variants import Options, compose  # noqa: E402
 from tests.analysis import SPECS, program, spec  # noqa: E402
 
 SHELF = Path(__file__).resolve().parent.parent / "generated"
@@ -193,6 +194,16 @@ def test_pages_that_are_rows_of_one_array_are_gone_over_as_pages() -> None:
     # Without a range it may be any row.
     bare = text.replace('"C P H', '"C*P H').replace(', "0:C"', "")
     assert "== x:" in listing(backward(program(bare)).program)
+
+
+@pytest.mark.parametrize("q_lengths", [False, True])
+def test_what_is_handed_over_is_worked_out_in_the_pass_over_all_keys(q_lengths: bool) -> None:
+    options = Options(pages=True, heads="none", q_lengths=q_lengths)
+    found = backward(program(compose(options).text))
+    assert "for j in range(0, L * PAGE):" in listing(found.forward)
+    (kernel,) = lowered(found.forward).kernels
+    loops = sum(isinstance(op, TileLoop) for op in ops_in(kernel.body))
+    assert loops == 2  # whole blocks, and the last one
 
 
 def test_a_const_is_a_constant_of_the_kernel_and_a_size_is_not() -> None:

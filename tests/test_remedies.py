@@ -6,6 +6,8 @@ import pytest
 
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.emit.listing import emitted
+from looptrans.emit.refusal import Refused
 from looptrans.frontend import parse
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.source import Source
@@ -242,3 +244,15 @@ def test_what_adds_up_along_a_packed_sequence_has_gradients_in_a_listing_of_its_
     given = given.replace("c = zeros(T); ", "") + READ + "    return y\n"
     for text in (SEQUENCES + "    return c\n", given):
         backward(program(text))
+
+
+@pytest.mark.parametrize("line", ["y[i] = max({})", "y[i] = {} @ x[0, :]", "y[i] = sum({})"])
+@pytest.mark.parametrize("row", ["x[i]", "x[i, :]"])
+def test_a_row_of_unknown_length_is_named_with_what_to_declare(line: str, row: str) -> None:
+    loop = f"    for i in range(N):\n        {line.format(row)}\n"
+    text = f"def f({{x}}, y: Float[Array, 'N'], N):\n{loop}    return y\n"
+    with pytest.raises(Refused) as caught:
+        emitted(program(text.format(x="x")))
+    said = f"how long the row {row} is; declare its shape, x: Float[Array,"
+    assert said in caught.value.reason
+    emitted(program(text.format(x="x: Float[Array, 'N D']")))

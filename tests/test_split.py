@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from looptrans.blocks.block_ir.expr import Dot, walk
-from looptrans.blocks.block_ir.ops import exprs_of, ops_in
+from looptrans.blocks.block_ir.ops import exprs_of, has_products, ops_in
 from looptrans.blocks.block_ir.program import Kernel
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive, derive_two_nests
@@ -22,6 +22,7 @@ from looptrans.emit.split import EmittedSplit, emitted_split
 from looptrans.executor.run import execute
 from looptrans.frontend import parse
 from looptrans.ir.source import Source
+from looptrans.variants import Options, compose
 from tests.analysis import program, spec
 from tests.renaming import name_map, renamed, same_words, stream, texts
 from tests.visits import Block, visits
@@ -741,3 +742,11 @@ def f(X: Float[Array, "N D"], C: Float[Array, "K D"]):
     found = execute(derive_two_nests(listed).derivation.last, sizes={**sizes, "parts": 3})
     for name in listed.outputs:
         np.testing.assert_allclose(found[name], wanted[name], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kv_lengths", [False, True])
+def test_all_keys_in_pages_have_parts_as_those_of_a_length_do(kv_lengths: bool) -> None:
+    options = Options(pages=True, heads="none", kv_lengths=kv_lengths)
+    made = emitted_split(program(compose(options).text))
+    products = [has_products(kernel.body) for kernel in made.parts.kernels]
+    assert made.loop == "j" and products == [True, False]

@@ -1074,6 +1074,21 @@ def f(N, n: Int[Array, "N"], v, last):
     assert verdict.reason == "n[i] bound S1, and its instances are not followed"
 
 
+@pytest.mark.parametrize("declared", ["0:5", "0:N+1", "1:N"])
+def test_a_declared_range_bounds_the_loop_that_an_array_bounds(declared: str) -> None:
+    program = read(f"""
+def f(B, N, n: Int[Array, "B", "{declared}"], A, x):
+    for b in range(B):
+        for j in range(n[b]):
+            A[j] = A[j] + x[b, j]
+""")
+    assert interchange(program, "b", "j").verdict.decision == "legal"
+    assert tile(program, "b", "j", 2, 3).verdict.decision == "legal"
+    backward = reverse(program, "b").after
+    assert interchange(backward, "b", "j").verdict.decision == "legal"
+    assert reverse(program, "b").verdict.decision == "illegal"
+
+
 def test_numbers_are_an_example_with_their_own_contents() -> None:
     program = read("""
 def f(R, M, n: Int[Array, "M", "0:M"], A: Float[Array, "R M"], x: Float[Array, "M M"]):

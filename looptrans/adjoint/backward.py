@@ -384,7 +384,7 @@ def _joined(found: Backward, view: Parted) -> Backward:
     program = view.back(found.program, alike)
     forward = view.listing
     if found.forward is not view.program:
-        forward = view.back(found.forward, {})
+        forward = view.forward(found.forward)
     step = Step("see subscripts of two digits as two", (view.certificate,))
     steps = (step, *found.steps)
     return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)

@@ -25,6 +25,7 @@ from looptrans.algebra.free import free_loops
 from looptrans.analysis import api
 from looptrans.derivation.forms.at_most_once import with_loops_at_most_once
 from looptrans.derivation.forms.masks import with_guards
+from looptrans.derivation.forms.one_target import with_one_target
 from looptrans.derivation.forms.selects import with_selects, with_wheres_as_choices
 from looptrans.derivation.handed_on.by_rows import nests_with_totals
 from looptrans.derivation.handed_on.scattered import scattered_sums, scattering
@@ -216,7 +217,9 @@ def derive_two_nests(program: Program) -> InTwoNests:
     if not _folds(work):
         work = _in_passes(work, own=False)
     _scalars_with_flow(work)
-    _in_digits(work, besides=rows.cells)
+    loop = _fold(work)
+    # Parts are of all of the loop that folds, as of keys in pages.
+    _in_digits(work, besides={*rows.cells, *((loop or "").partition("@")[:1])})
     _to_rows(work)
     loop = _fold(work)
     if loop is None:
@@ -456,7 +459,8 @@ def _plain(program: Program) -> Program:
 
     The docstring speaks of the listing as it was written.
     """
-    plain = with_loops_at_most_once(with_powers_of_two(with_sizes_put_in(program)))
+    program = with_one_target(with_sizes_put_in(program))
+    plain = with_loops_at_most_once(with_powers_of_two(program))
     return replace(plain, docstring=None, body=without(plain.body, lambda _: False))
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from looptrans.frontend.affine import without_lets
 from looptrans.frontend.mistakes import UnsupportedExpression, WrongRank
 from looptrans.frontend.syntax import MODULES, SPELLINGS, called, elements_of, short, span_of
+from looptrans.ir.functions import CREATIONS
 from looptrans.ir.index import Index, variables
 from looptrans.ir.program import Array, Element
 from looptrans.ir.value import Const, Create
@@ -21,6 +22,21 @@ KINDS: dict[str, Element] = {
     "bool": "bool",
 }
 _OTHERS = ("complex", "object", "str")  # types as well, though none that elements can have
+
+
+def one_by_one(statement: ast.stmt) -> list[ast.stmt]:
+    """Return a statement, or one for each array where it makes several.
+
+    m, l = full(M, -inf), zeros(M)        ->        m = full(M, -inf); l = zeros(M)
+    """
+    match statement:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            made = [isinstance(v, ast.Call) and called(v.func) in CREATIONS for v in values]
+            named = [isinstance(target, ast.Name) for target in targets]
+            if len(targets) == len(values) and all((*made, *named)):
+                parts = zip(targets, values, strict=True)
+                return [ast.copy_location(ast.Assign([t], v), statement) for t, v in parts]
+    return [statement]
 
 
 def extents_of(node: ast.Call) -> list[ast.expr]:

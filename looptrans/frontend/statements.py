@@ -10,6 +10,7 @@ from typing import Literal
 from looptrans.frontend.assignments import Assignments
 from looptrans.frontend.comments import Comments
 from looptrans.frontend.contracts import read_contracts
+from looptrans.frontend.creations import one_by_one
 from looptrans.frontend.labels import labels_in
 from looptrans.frontend.mistakes import (
     BadPrivate,
@@ -103,7 +104,7 @@ class Statements:
         self._values = Values(self.names)
         labels = labels_in(self.comments.peek(line) for line in ends)
         self._assignments = Assignments(self._values, self.comments, labels, _sharing(body))
-        nodes = self._body(body)
+        nodes = self._body([part for statement in body for part in one_by_one(statement)])
         self.closing += self.comments.above(last + 1)
         return nodes
 

@@ -57,16 +57,21 @@ class Call:
     def __post_init__(self) -> None:
         query, key, value = self.query, self.key, self.value
         for name, tensor in (("query", query), ("key", key), ("value", value)):
-            if not isinstance(tensor, torch.Tensor):
-                raise ValueError(f"{name} should be a torch.Tensor, and is a {type(tensor)}")
+            _require_tensor(name, tensor)
+            if tensor.dtype != query.dtype:
+                raise ValueError(
+                    f"query, key and value should have one dtype: query is {query.dtype}, {name} "
+                    f"{tensor.dtype}; convert one"
+                )
         if self.query_starts is not None or self.pages is not None or self.key_starts is not None:
             self._apart()
             return
-        for name, tensor in (("query", query), ("key", key), ("value", value)):
+        for tensor in (query, key, value):
             if tensor.ndim < 2 or tensor.ndim != query.ndim:
+                shapes = ", ".join(str(tuple(shape)) for shape in self._shapes())
                 raise ValueError(
-                    f"query, key and value should have the same number of dimensions, at least 2; "
-                    f"query has shape {tuple(query.shape)}, {name} {tuple(tensor.shape)}"
+                    "query, key and value should have the same number of dimensions, at least 2; "
+                    f"the shapes are {shapes}"
                 )
         self.m, self.n = query.shape[-2], key.shape[-2]
         if key.shape[-1] != query.shape[-1]:
@@ -119,6 +124,7 @@ class Call:
         self.m = query.shape[0] if self.packed else query.shape[2]
         self.n = key.shape[0]
         if pages is not None:
+            _require_integers("pages", pages)
             if pages.ndim != 2 or pages.shape[0] != count:
                 raise ValueError(
                     f"pages should have the shape ({count}, L); it has {tuple(pages.shape)}"
@@ -136,6 +142,7 @@ class Call:
                 continue
             if not isinstance(starts, torch.Tensor) or starts.ndim != 1 or not len(starts):
                 raise ValueError("query_starts and key_starts should be tensors of shape (B + 1,)")
+            _require_integers("query_starts" if name == "cu_q" else "key_starts", starts)
             counts.add(len(starts) - 1)
             self.given[name] = starts
         if len(counts) > 1:
@@ -213,6 +220,7 @@ class Call:
 
     def kept(self, mask: torch.Tensor) -> torch.Tensor:
         """Return which weights are kept, in the shape of the listing."""
+        _require_tensor("dropout_mask", mask)
         if mask.dtype != torch.bool or tuple(mask.shape) != self._whole():
             raise ValueError(
                 f"dropout_mask should be boolean, of shape {self._whole()}; it is {mask.dtype}, of "
@@ -223,6 +231,7 @@ class Call:
 
     def mask(self, mask: torch.Tensor) -> dict[str, str]:
         """Take a mask, boolean or added; return its option."""
+        _require_tensor("attn_mask", mask)
         whole = self._whole()
         if self.packed:
             raise ValueError(
@@ -259,6 +268,7 @@ class Call:
 
     def per_head(self, name: str, tensor: torch.Tensor, *more: int) -> torch.Tensor:
         """Return a tensor with an entry, or a row, for each head."""
+        _require_tensor(name, tensor)
         wanted = (*self.leading[-1:], *more)
         if tuple(tensor.shape) != wanted:
             raise ValueError(f"{name} should have the shape {wanted}; it has {tuple(tensor.shape)}")
@@ -272,10 +282,12 @@ class Call:
         if not isinstance(given, torch.Tensor) or tuple(given.shape) != wanted:
             shown = tuple(given.shape) if isinstance(given, torch.Tensor) else given
             raise ValueError(f"{name} should be a tensor of shape {wanted}; it is {shown}")
+        _require_integers(name, given)
         return given.reshape(-1)
 
     def slopes(self, slopes: torch.Tensor) -> str:
         """Take slopes for each head, or each batch and head; return their option."""
+        _require_tensor("alibi_slopes", slopes)
         heads = self.leading[-1:]
         if tuple(slopes.shape) == tuple(heads):
             self.given["slopes"] = slopes.to(self.query.dtype)
@@ -320,6 +332,7 @@ class Call:
         if not self.packed or self.pages is not None:
             shapes[1] = (*batches, self.n)
         for name, tensor, wanted in zip(("doc_q", "doc_k"), documents, shapes, strict=True):
+            _require_integers("documents", tensor)
             if tuple(tensor.shape) != wanted:
                 raise ValueError(
                     f"documents should have the shapes {shapes[0]} and {shapes[1]}; one has "
@@ -328,3 +341,19 @@ class Call:
             self.given[name] = (
                 tensor.reshape(math.prod(wanted[:-1]), wanted[-1]) if len(wanted) > 1 else tensor
             )
+
+
+def _require_tensor(name: str, value: object) -> None:
+    """Require that an argument is a tensor."""
+    if not isinstance(value, torch.Tensor):
+        raise ValueError(f"{name} should be a torch.Tensor, and is a {type(value).__name__}")
+
+
+def _require_integers(name: str, value: object) -> None:
+    """Require that an argument is a tensor of such integers as kernels take."""
+    _require_tensor(name, value)
+    assert isinstance(value, torch.Tensor)
+    if value.dtype not in (torch.int32, torch.int64):
+        raise ValueError(
+            f"{name} should be torch.int32 or torch.int64, and is {value.dtype}: convert it"
+        )

@@ -247,12 +247,17 @@ def is_surely_finite(system: System, exponent: Value) -> bool:
     return True
 
 
-def needed(definition: Definition) -> tuple[Condition, ...]:
-    """Return the conditions on its indices without which a maximum is one of nothing."""
+def needed(system: System, definition: Definition) -> tuple[Condition, ...]:
+    """Return the conditions on its indices without which a maximum is one of nothing.
+
+    Nothing is also what is minus infinity, whatever it is made of elsewhere.
+    """
     if not isinstance(definition.value, Reduce):
         return ()
     own = set(definition.variables)
     conditions = [part for g in definition.value.generators for part in held_together(g.condition)]
+    if isinstance(definition.value.body, Read | Select):
+        conditions += unmasked(system, definition.value.body)
     return tuple(c for c in conditions if c != ALWAYS and condition_variables(c) <= own)
 
 

@@ -19,6 +19,7 @@ from looptrans.adjoint.layouts.views import Use, created, shaped
 from looptrans.adjoint.layouts.whole_digits import (
     InTwo,
     Pair,
+    as_before,
     divided_pairs,
     joined_again,
     pairs_of,
@@ -96,6 +97,17 @@ class Parted:
             program: The listing.
             alike: Arrays that are not in the listing itself, and the array each is seen like.
         """
+        found = self._unseen(program, alike)
+        return replace(found, body=joined_again(found.body, self.pairs))
+
+    def forward(self, program: Program) -> Program:
+        """Take the view back in the listing that hands over more, its loops as they were."""
+        found = self._unseen(program, {})
+        body = as_before(found.body, self.pairs)
+        return replace(found, body=joined_again(body, self.pairs))
+
+    def _unseen(self, program: Program, alike: Mapping[str, str]) -> Program:
+        """Return a listing with the subscripts of one digit that the listing itself has."""
         views = dict(self.views) | {
             new: self.views[old] for new, old in alike.items() if old in self.views
         }
@@ -131,8 +143,7 @@ class Parted:
                 shape[dimension : dimension + 2] = [views[array.name][dimension].extent]
             return tuple(shape)
 
-        found = _shown(program, merged, extents)
-        return replace(found, body=joined_again(found.body, self.pairs))
+        return _shown(program, merged, extents)
 
     def _made(self, array: Array) -> Iterator[tuple[int, Digits]]:
         """Yield the dimensions of an array that are two of those that loops were made two for."""

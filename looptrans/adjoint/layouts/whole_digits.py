@@ -21,11 +21,21 @@ from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.layouts.views import Use, uses_of
 from looptrans.ir.affine import difference, is_same, simplified, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Arith, Index, Int, Var, children, rebuild, variables, walk
+from looptrans.ir.index import (
+    Arith,
+    Index,
+    Int,
+    Var,
+    children,
+    rebuild,
+    substitute,
+    variables,
+    walk,
+)
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed, replaced, rewritten, value_changed
 from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
-from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 
 
@@ -38,12 +48,14 @@ class Pair:
         count: Where the high digit ends.
         radix: Where the low digit ends.
         is_divided: Whether that is because subscripts take the quotient and the rest.
+        variable: What the loop is called, where it was made two.
     """
 
     whole: Range
     count: Index
     radix: Index
     is_divided: bool = False
+    variable: str = ""
 
     def at(self, high: str, low: str) -> Index:
         """Return where in the dimension two digits are."""
@@ -194,8 +206,59 @@ class InTwo:
         taken = {name for names in self.made for name in names}
         high = fresh_name(self.program, variable, taken)
         low = fresh_name(self.program, variable, {*taken, high})
-        self.made[high, low] = pair
+        self.made[high, low] = replace(pair, variable=variable)
         return high, low
+
+
+def as_before(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> tuple[Node, ...]:
+    """Make loops that were made two one again, digits the quotient and the rest of its variable.
+
+    Args:
+        body: A block that has the loops as they were made.
+        made: The pairs, by what their loops are called.
+    """
+
+    def node(node: Node) -> tuple[Node, ...]:
+        match node:
+            case Loop(high, body=(Loop(low) as inner,)) if own := made.get((high, low)):
+                if _binds(inner.body, own.variable):
+                    return (node,)
+                moved = indices_changed(inner.body, lambda i: _whole(i, own, high, low))
+                return (replace(node, variable=own.variable, range=own.whole, body=moved),)
+            case Assign():
+                return (replace(node, values=tuple(replaced(v, sum_) for v in node.values)),)
+            case _:
+                return (node,)
+
+    def sum_(value: Value) -> Value | None:
+        match value:
+            case Reduce(function, (Generator(high), Generator(low))):
+                own, inner = made.get((high, low)), replaced(value.body, sum_)
+                if own is None or _binds((Assign("S", (), (inner,)),), own.variable):
+                    return replace(value, body=inner)
+                moved = value_changed(inner, lambda i: _whole(i, own, high, low))
+                return Reduce(function, (Generator(own.variable, own.whole, ALWAYS),), moved)
+            case _:
+                return None
+
+    return rewritten(body, node)
+
+
+def _binds(body: tuple[Node, ...], variable: str) -> bool:
+    return any(variable in binders(node) for node in body)
+
+
+def _whole(index: Index, pair: Pair, high: str, low: str) -> Index:
+    """Return an index over digits as one over the variable of the loop that they are of."""
+    if not {high, low} & {*variables(index)}:
+        return index
+    own = Var(pair.variable)
+    moved = substitute(index, {low: difference(own, Arith("*", Var(high), pair.radix))})
+    if high not in variables(moved := simplified(moved)):
+        return moved
+    if isinstance(index, Var):
+        return Arith("//" if index.name == high else "%", own, pair.radix)
+    return rebuild(index, tuple(_whole(part, pair, high, low) for part in children(index)))
 
 
 def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> tuple[Node, ...]:

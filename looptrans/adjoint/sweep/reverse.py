@@ -182,7 +182,7 @@ class Reverse:
         definition = self.system.definitions.get(name)
         if definition is None or not _is_extreme(definition.value):
             return terms
-        return [bracketed(term, *needed(definition)) for term in terms]
+        return [bracketed(term, *needed(self.system, definition)) for term in terms]
 
     def _adjoint(self, definition: Definition, terms: list[Term]) -> Value:
         """Make a definition of an adjoint; return its cell."""

@@ -5,6 +5,10 @@ The others are compared as they stand: a constraint of the one must be among tho
 follow from one that is, by a difference that is not negative anywhere in the relaxed domain:
 
     j < n[b], j0 <= j   gives   j0 < n[b]
+
+What declared ranges of values say of the others is among the constraints of the relaxed domain:
+
+    j < n[b]   gives   j < N, where no element of n is above N
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from looptrans.analysis.isl_model.formula import conjunction
 from looptrans.analysis.isl_model.linear import Linear, linear, summed
 from looptrans.analysis.isl_model.model import Model, StatementModel
 from looptrans.analysis.isl_model.polyhedra import dimensions
-from looptrans.ir.condition import Relation, walk_condition
-from looptrans.ir.index import Index, Param, Var
+from looptrans.ir.affine import product, total
+from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.index import Index, Int, Opaque, Param, Var, opaque_terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,30 @@ class Bounded:
 
 
 def relaxed_formula(model: Model, statement: StatementModel, letter: str) -> str:
-    """Say which instances a statement has, constraints with opaque terms left out."""
+    """Say which instances a statement has, as far as no opaque term decides it."""
     notation = model.notation(dimensions(statement, letter))
-    return conjunction(notation.condition(each) for each in plain_constraints(statement))
+    found = [*plain_constraints(statement)]
+    found += [loose for each in constraints(statement) if (loose := _loosened(model, each))]
+    return conjunction(notation.condition(each) for each in found)
+
+
+def _loosened(model: Model, condition: Condition) -> Condition | None:
+    """Return what a constraint says for some values of its opaque terms within declared ranges."""
+    ordered = isinstance(condition, Relation) and condition.op in ("<", "<=", ">", ">=")
+    if not ordered or not model.value_ranges or not has_terms(condition):
+        return None
+    assert isinstance(condition, Relation)
+    constant, terms = _bounded(model, condition, {}).sum
+    parts: list[Index] = []
+    for term, count in sorted(terms, key=repr):
+        end = term
+        if isinstance(term, Opaque) and term.array in model.value_ranges:
+            low, high = model.value_ranges[term.array]
+            end = total(high, -1) if count > 0 else low
+        if opaque_terms(end):
+            return None
+        parts.append(product(count, end))
+    return Relation(">=", total(constant, *parts), Int(0))
 
 
 def opaque_constraints(

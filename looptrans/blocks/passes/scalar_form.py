@@ -6,15 +6,15 @@ S_ij = q_i @ k_j        ->     S_ij = sum(q_i[e] * k_j[e] for e in range(0, E))
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Param, Var
-from looptrans.ir.listing import value_text
+from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.monoids import Folding
-from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
     Access,
@@ -59,11 +59,14 @@ class _Writer:
     program: Program
     shapes: dict[str, tuple[Index | None, ...]] = field(default_factory=dict)
     names: dict[Index, str] = field(default_factory=dict)
+    label: str = ""
 
     def body(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(self._node(node) for node in body)
 
     def _node(self, node: Node) -> Node:
+        if isinstance(node, Assign | If):
+            self.label = node.label or ""
         match node:
             case Assign():
                 return self._assign(node)
@@ -114,7 +117,17 @@ class _Writer:
         for value in parts:
             for found in self._extents(value):
                 return found
-        raise NotLowered(f"{node.label}: it is not known how long the row is", node.label)
+        raise self._of_unknown_length(node.label, parts)
+
+    def _of_unknown_length(self, label: str, values: Iterable[Value]) -> NotLowered:
+        """Say which row is of a length that nothing tells, and what to declare."""
+        reads = [p for v in values for p in walk_value(v) if isinstance(p, Read) and p.access.rank]
+        arrays = [self.program.array(read.access.array) for read in reads]
+        told = next((a for a in (*arrays, *self.program.arrays) if _is_undeclared(a)), None)
+        remedy = told and f'; declare its shape, {told.name}: Float[Array, "…"]'
+        row = access_text(reads[0].access)
+        reason = f"{label}: it is not known how long the row {row} is{remedy or ''}"
+        return NotLowered(reason, label)
 
     def _extents(self, value: Value) -> Iterator[Index]:
         for part in walk_value(value):
@@ -162,7 +175,7 @@ class _Writer:
     def _reduced(self, function: Folding, row: Value) -> Value:
         extent = next(self._extents(row), None)
         if extent is None:
-            raise NotLowered("it is not known how long a row is")
+            raise self._of_unknown_length(self.label, (row,))
         variable = self._variable(extent)
         body = self._element(replaced(row, self._number), variable)
         generator = Generator(variable, Range(Int(0), extent), ALWAYS)
@@ -187,6 +200,10 @@ class _Writer:
             return None
 
         return replaced(value, change)
+
+
+def _is_undeclared(array: Array) -> bool:
+    return array.role == "input" and (None in array.shape or len(array.shape) != array.rank)
 
 
 def _at(access: Access, variable: str) -> Access:

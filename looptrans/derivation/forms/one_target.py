@@ -1,0 +1,67 @@
+"""Statements that set several cells at once, as one for each.
+
+    m, l = max(m, x), l * exp(m - max(m, x)) + exp(x - max(m, x))
+        ->    l = l * exp(m - max(m, x)) + exp(x - max(m, x)); m = max(m, x)
+
+All values are read before anything is set, so each stands before what sets one of the arrays that
+it reads. Where two wait for each other, as in a swap, the statement stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from looptrans.ir.program import Assign, Node, Program
+from looptrans.ir.rewrite import rewritten
+from looptrans.ir.walk import accesses
+from looptrans.transforms.editing.naming import fresh_label
+
+
+def with_one_target(program: Program) -> Program:
+    """Return a program whose statements set one cell each, as far as an order allows it."""
+    number = int(fresh_label(program)[1:])
+
+    def node(node: Node) -> tuple[Node, ...]:
+        nonlocal number
+        parts = _in_order(node) if isinstance(node, Assign) else None
+        if parts is None:
+            return (node,)
+        first, *others = parts
+        found = [first]
+        for each in others:
+            found.append(replace(each, label=f"S{number}", labelled=False, comment="", leading=()))
+            number += 1
+        return tuple(found)
+
+    body = rewritten(program.body, node)
+    return program if body == program.body else replace(program, body=body)
+
+
+def _in_order(node: Assign) -> list[Assign] | None:
+    """Return a statement for each target, in an order in which all read what was there before."""
+    if len(node.targets) < 2 or len(node.targets) != len(node.values):
+        return None
+    pairs = zip(node.targets, node.values, strict=True)
+    left = [replace(node, targets=(target,), values=(value,)) for target, value in pairs]
+    found: list[Assign] = []
+    while left:
+        ready = next((each for each in left if _may_be_first(each, left)), None)
+        if ready is None:
+            return None
+        found.append(ready)
+        left.remove(ready)
+    return found
+
+
+def _may_be_first(part: Assign, left: list[Assign]) -> bool:
+    """Tell whether nothing that is left reads what a part sets, or sets it before."""
+    array = part.targets[0].array
+    before = left[: left.index(part)]
+    return not any(
+        other is not part
+        and any(
+            each.access.array == array and (not each.is_write or other in before)
+            for each in accesses(other)
+        )
+        for other in left
+    )
