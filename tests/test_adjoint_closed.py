@@ -551,3 +551,40 @@ def test_what_a_sum_divides_may_have_a_name() -> None:
     assert all(step.decision == "legal" for step in found.steps)
     assert {saved.name for saved in found.saved} == {"O", "lse"}
     assert max(gaps(found, 0)) < 1e-10
+
+
+TOGETHER = """
+def f(X: Float[Array, "N 2"]):
+    A = zeros((N, 2))
+    for i in range(N):
+        for c in range(2):
+            A[i, c] = X[i, c] * (c + 1.0)
+    for i in range(N):
+        {}
+    return A
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A[i, 0], A[i, 1] = A[i, 0] * 3.0, A[i, 1] * X[i, 0]",
+        "A[i, 0], A[i, 1] = X[i, 1], X[i, 0] * 2.0",
+        "x, y = X[i, 0], X[i, 1]; y, x = y * 2.0, x * 3.0 + y; A[i, 0], A[i, 1] = x, y",
+    ],
+)
+def test_what_one_statement_sets_is_worked_out_from_what_was_there(line: str) -> None:
+    found = backward(program(TOGETHER.format(line)))
+    assert all(error < 1e-10 for error in gaps(found, 0))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A[i, 0], A[i, 1] = A[i, 1], A[i, 0] * 3.0",
+        "x, y = A[i, 0], A[i, 1]; x, y = x + y, x - y; A[i, 0] = x * y",
+    ],
+)
+def test_values_that_read_what_the_others_set_are_refused(line: str) -> None:
+    with pytest.raises(NotDifferentiated, match="at once, and the value of each reads another"):
+        backward(program(TOGETHER.format(line)))

@@ -457,7 +457,8 @@ def _facts(work: Work) -> list[tuple[LoopPath, LoopVerdict]]:
 def _plain(program: Program) -> Program:
     """Return a program without its docstring, and without loops and guards that hold nothing.
 
-    The docstring speaks of the listing as it was written.
+    The docstring speaks of the listing as it was written. Its statements set one cell each, where
+    some order of them does the same.
     """
     program = with_one_target(with_sizes_put_in(program))
     plain = with_loops_at_most_once(with_powers_of_two(program))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.adjoint.normalizing.given_numbers import is_given
 from looptrans.adjoint.normalizing.lets import (
@@ -37,8 +37,9 @@ from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, plain, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.ranges import upwards
-from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
+from looptrans.ir.value import Access, Const, Create, Generator, Range, Read, Value, walk_value
 from looptrans.ir.walk import accesses, live_out, placed, touched, written
+from looptrans.transforms.editing.accesses import listed
 
 __all__ = ["Position", "Reading", "Site", "definitions_of"]
 
@@ -188,14 +189,7 @@ class _Reader:
                 self._count(node, position, around, cell, value)
                 continue
             done.append((cell, value))
-        if len(done) > 1:
-            # All values are worked out before anything is written.
-            for target, value in done:
-                if any(t.array in arrays_in(value) for t, _ in done if t.array != target.array):
-                    raise NotDifferentiated(
-                        "it sets several arrays that its values read: write one statement each",
-                        node.label,
-                    )
+        done = _in_order(done, node.label)
         for target, value in done:
             write(self.state, Place(node.label, position, around, target), target, value)
 
@@ -253,3 +247,41 @@ def _filled(creation: Create) -> Value | None:
     if isinstance(negated, Const):
         return Const(-float(negated.value))
     return fill if fill is not None and is_given(fill) else None
+
+
+def _in_order(done: list[tuple[Access, Value]], label: str) -> list[tuple[Access, Value]]:
+    """Order what one statement sets so that each value is worked out from what was there before.
+
+    Raises:
+        NotDifferentiated: Two values read what the other sets.
+    """
+    left, found = list(done), []
+    while left:
+        ready = next((each for each in left if _may_be_first(each[0], left)), None)
+        if ready is None:
+            names = tuple(dict.fromkeys(target.array for target, _ in left))
+            sets = listed(names) if len(names) > 1 else f"several cells of {names[0]}"
+            raise NotDifferentiated(
+                f"it sets {sets} at once, and the value of each reads another",
+                label,
+                remedy="work the values out in names of their own, on a line each, and then set "
+                f"{sets} to those, on a line each",
+            )
+        left.remove(ready)
+        found.append(ready)
+    return found
+
+
+def _may_be_first(target: Access, left: list[tuple[Access, Value]]) -> bool:
+    """Tell whether no value that is left reads what a target sets, and none before sets it."""
+    before = True
+    for other, value in left:
+        if other is target:
+            before = False
+            continue
+        reads = (p.access for p in walk_value(value) if isinstance(p, Read))
+        if before and other.array == target.array:
+            return False
+        if any(each.array == target.array and (each != other or each == target) for each in reads):
+            return False
+    return True
