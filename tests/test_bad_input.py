@@ -211,7 +211,10 @@ CASES: dict[str, tuple[str, list[tuple[str, int, str]]]] = {
     "enumerate": ("for i, v in enumerate(A):\n    B[i] = v\n", [("E009", 1, "i, v")]),
     "range of nothing": ("for i in range():\n    A[i] = 0.0\n", [("E009", 1, "range()")]),
     "step zero": ("for i in range(0, N, 0):\n    A[i] = 0.0\n", [("E010", 1, "0")]),
-    "step of a size": ("for i in range(0, N, P):\n    A[i] = 0.0\n", [("E010", 1, "P")]),
+    "step downwards by a size": (
+        "for i in range(N, 0, -P):\n    A[i] = 0.0\n",
+        [("E010", 1, "-P")],
+    ),
     "real bound": ("for i in range(N / 2):\n    A[i] = 0.0\n", [("E012", 1, "N / 2")]),
     # Contracts, annotations, the return
     "contract in a loop": (in_loop("assert i < N"), [("E020", 4, "assert i < N")]),

@@ -287,8 +287,8 @@ REFUSED: dict[str, tuple[str, str, int, str, str, str]] = {
         *("E007", 1, "parallel(N, threads=4)", "by name", "by position"),
     ),
     "parallel with a varying step": (
-        "for j in parallel(0, N, P): x[j] = 0.0\n",
-        *("E010", 1, "P", "no constant", "constant step"),
+        "for j in parallel(0, N, -P): x[j] = 0.0\n",
+        *("E010", 1, "-P", "no constant", "constant step"),
     ),
     "parallel, an array too": (
         inside("parallel[j] = 0.0"),

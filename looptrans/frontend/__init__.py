@@ -2,7 +2,7 @@
 
 the whole                 reader, choice, parse, scope
 comments                  comments, claims, labels, placement
-seen as guards            skips
+seen as something else    skips, counted
 names, before reading     names, usage, operands, annotations, elements, ranks, extents, helpers
 from syntax to the tree   syntax, statements, assignments, creations, values, indices, affine,
                           conditions, contracts

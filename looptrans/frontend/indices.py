@@ -352,8 +352,8 @@ class Indices:
                     why="the order of the iterations must be known",
                     remedy="use 1 to count up, -1 to count down"
                     if number == 0
-                    else "use a constant step; count blocks with a step of 1 and multiply by the "
-                    "block size instead",
+                    else "use a number or a size, which counts up, as a constant step; else count "
+                    "blocks with a step of 1 and multiply by the block size",
                 )
             step = number
         bounds = [self.index(argument) for argument in node.args[:2]]

@@ -117,9 +117,10 @@ class LoopNotOverRange(Mistake):
 
 
 class BadStep(Mistake):
-    """The step of a range is not a constant, or it is zero.
+    """The step of a range is neither a number nor a size, or it is zero.
 
-    The step decides the order of the iterations and must be known: 1, -1, 2, ….
+    The step decides the order of the iterations and must be known: 1, -1, 2, …. A loop whose step
+    is a size, range(0, N, BLOCK), counts blocks of it, and the size has to be at least 1.
     """
 
     code: ClassVar[str] = "E010"

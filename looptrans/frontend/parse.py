@@ -11,6 +11,7 @@ from looptrans.frontend.aliases import shared_rows
 from looptrans.frontend.appearance import names_in
 from looptrans.frontend.choice import Choice, choose, has_loop, nothing
 from looptrans.frontend.comments import Comments, read_comments
+from looptrans.frontend.counted import with_blocks_counted
 from looptrans.frontend.elements import number_joins, with_elements
 from looptrans.frontend.helpers import expand
 from looptrans.frontend.mistakes import (
@@ -138,13 +139,16 @@ def _program(choice: Choice, source: Source) -> Program:
     comments = read_comments(source.plain)
     leading, comment = _heading(choice, comments, source)
     bound = set(stored_names(choice.body))
+    given: set[str] = set()
     if node is not None:
-        bound |= {argument.arg for argument in preorder(node.args) if isinstance(argument, ast.arg)}
-    body = without_continue(choice.body)
+        given = {argument.arg for argument in preorder(node.args) if isinstance(argument, ast.arg)}
+    bound |= given
+    body, required = with_blocks_counted(without_continue(choice.body), given)
     body, mistakes = expand(body, choice.definitions, bound)
     names, body, found = find_names(None if node is None else node.args, body)
     statements = Statements(names, comments, node is not None, mistakes + found)
     nodes = statements.read(body, _last_line(node, source, comments))
+    statements.require(required)
     mistakes = statements.mistakes
     if not mistakes:
         created = {n.array for n in nodes if isinstance(n, Declaration)}

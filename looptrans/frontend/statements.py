@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
@@ -107,6 +108,12 @@ class Statements:
         nodes = self._body([part for statement in body for part in one_by_one(statement)])
         self.closing += self.comments.above(last + 1)
         return nodes
+
+    def require(self, steps: Iterable[ast.Assert]) -> None:
+        """Read what the text requires of the sizes that are steps of its loops."""
+        if not self.mistakes:  # else a step may be no integer, which has been said
+            for each in steps:
+                self.contracts += read_contracts(each, self._values, (), "")
 
     def _body(self, body: list[ast.stmt]) -> tuple[Node, ...]:
         found: list[Node] = []

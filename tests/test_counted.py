@@ -1,0 +1,105 @@
+"""Loops whose step is a size: they count blocks of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from looptrans.executor import ExecutionError, execute
+from looptrans.ir.diagnostic import ListingError
+from looptrans.ir.listing import listing
+from tests.analysis import program
+
+BLOCKS = """
+def sums(X: Float[Array, "N"], first: int, B: Const):
+    Y = zeros(N); c = zeros(1)
+    for i0 in range(START, N, B):  # blocks
+        c[0] = c[0] + 1.0
+        for i in range(i0, min(i0 + B, N)):
+            Y[i] = Y[i] + X[i0] * X[i]
+    return Y, c
+"""
+
+
+@pytest.mark.parametrize("start", ["0", "first", "first + 1"])
+@pytest.mark.parametrize("block", [1, 3, 20])
+def test_blocks_are_those_of_the_range(start: str, block: int) -> None:
+    x = np.arange(11.0)
+    found = program(BLOCKS.replace("START", start))
+    sizes = {"N": 11, "first": 2, "B": block}
+    made = execute(found, sizes=sizes, inputs={"X": x})
+    wanted, count = np.zeros(11), 0.0
+    for i0 in range(eval(start, {"first": 2}), 11, block):
+        count += 1.0
+        for i in range(i0, min(i0 + block, 11)):
+            wanted[i] += x[i0] * x[i]
+    assert made["c"][0] == count
+    np.testing.assert_allclose(made["Y"], wanted)
+    assert program(listing(found)) == found
+
+
+def test_a_step_below_1_is_refused_when_it_is_given() -> None:
+    found = program(BLOCKS.replace("START", "0"))
+    with pytest.raises(ExecutionError, match="B >= 1"):
+        execute(found, sizes={"N": 4, "first": 0, "B": 0}, inputs={"X": np.ones(4)})
+
+
+def test_a_listing_in_steps_is_the_one_that_counts_blocks() -> None:
+    steps = """
+def f(X: Float[Array, "N"], B: Const):
+    s = 0.0
+    # blocks
+    for j0 in range(0, N, B):  # of B
+        for j in range(j0, min(j0 + B, N)):
+            s += X[j]
+    return s
+"""
+    blocks = """
+def f(X: Float[Array, "N"], B: Const):
+    assert B >= 1
+    s = 0.0
+    # blocks
+    for j0 in range((N + B - 1) // B):  # of B
+        for j in range(j0 * B, min(j0 * B + B, N)):
+            s += X[j]
+    return s
+"""
+    assert listing(program(steps)) == listing(program(blocks))
+
+
+@pytest.mark.parametrize("step", ["-B", "2 * B", "M", "X[0]"])
+def test_other_steps_are_refused_at_their_place(step: str) -> None:
+    text = f"""
+def f(X: Float[Array, "N"], B: Const):
+    for i in range(0, N, {step}):
+        X[i] = 0.0
+"""
+    with pytest.raises(ListingError) as refused:
+        program(text)
+    (mistake,) = refused.value.mistakes
+    assert mistake.code == "E010" and mistake.span is not None and mistake.span.line == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "behind", "code", "line"),
+    [
+        ("a", "X[0] = 1.0", "E012", 3),
+        ("X", "X[0] = 1.0", "E010", 3),
+        ("B", "X[i] = 1.0", "E014", 5),
+    ],
+)
+def test_what_is_no_size_and_a_variable_behind_its_loop_are_refused(
+    step: str, behind: str, code: str, line: int
+) -> None:
+    text = f"""
+def f(X: Float[Array, "N"], a: float, B: Const):
+    for i in range(0, N, {step}):
+        X[i] = 0.0
+    {behind}
+"""
+    with pytest.raises(ListingError) as refused:
+        program(text)
+    assert any(
+        mistake.span is not None and (mistake.code, mistake.span.line) == (code, line)
+        for mistake in refused.value.mistakes
+    )
