@@ -28,6 +28,7 @@ from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rewriting.extremes import with_places_kept
 from looptrans.adjoint.rewriting.simpler import (
+    AT_ONCE,
     MIRRORS,
     NAMES,
     ORDER,
@@ -184,7 +185,7 @@ def _of_simplest(
             own = error.of(sized.program)
             own.within = None  # the labels are those of the listing
             raise own from None
-    seen = simpler(program, (*ORDER, *PLACES))
+    seen = simpler(program, (AT_ONCE, *ORDER, *PLACES))
     if seen is not None:
         return _simplified(_backward(seen.program, of, wrt), program, seen)
     bounded = with_ends_said(program)

@@ -30,6 +30,7 @@ from looptrans.adjoint.reading.state import (
 )
 from looptrans.adjoint.reading.versions import join, write
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.adjoint.rewriting.set_at_once import in_order
 from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
 from looptrans.algebra.positional.values import is_number, negative
 from looptrans.ir.condition import ALWAYS, Condition, negation
@@ -37,7 +38,7 @@ from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, plain, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.ranges import upwards
-from looptrans.ir.value import Access, Const, Create, Generator, Range, Read, Value, walk_value
+from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
 from looptrans.ir.walk import accesses, live_out, placed, touched, written
 from looptrans.transforms.editing.accesses import listed
 
@@ -255,33 +256,14 @@ def _in_order(done: list[tuple[Access, Value]], label: str) -> list[tuple[Access
     Raises:
         NotDifferentiated: Two values read what the other sets.
     """
-    left, found = list(done), []
-    while left:
-        ready = next((each for each in left if _may_be_first(each[0], left)), None)
-        if ready is None:
-            names = tuple(dict.fromkeys(target.array for target, _ in left))
-            sets = listed(names) if len(names) > 1 else f"several cells of {names[0]}"
-            raise NotDifferentiated(
-                f"it sets {sets} at once, and the value of each reads another",
-                label,
-                remedy="work the values out in names of their own, on a line each, and then set "
-                f"{sets} to those, on a line each",
-            )
-        left.remove(ready)
-        found.append(ready)
+    found = in_order(done)
+    if found is None:
+        names = tuple(dict.fromkeys(target.array for target, _ in done))
+        sets = listed(names) if len(names) > 1 else f"several cells of {names[0]}"
+        raise NotDifferentiated(
+            f"it sets {sets} at once, and the value of each reads another",
+            label,
+            remedy="work the values out in names of their own, on a line each, and then set "
+            f"{sets} to those, on a line each",
+        )
     return found
-
-
-def _may_be_first(target: Access, left: list[tuple[Access, Value]]) -> bool:
-    """Tell whether no value that is left reads what a target sets, and none before sets it."""
-    before = True
-    for other, value in left:
-        if other is target:
-            before = False
-            continue
-        reads = (p.access for p in walk_value(value) if isinstance(p, Read))
-        if before and other.array == target.array:
-            return False
-        if any(each.array == target.array and (each != other or each == target) for each in reads):
-            return False
-    return True

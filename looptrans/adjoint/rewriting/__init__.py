@@ -2,6 +2,7 @@
 
 all of them               simpler
 names and words           own_names, bound_names, alike, written_alike
+statements                set_at_once
 loops                     order, within, along_rows, few_iterations, guarded_cells, cells_in_steps,
                           mirrored, unread
 folds                     first_terms, last_terms, inner_sums, row_parts, gathered

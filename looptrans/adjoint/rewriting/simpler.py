@@ -38,6 +38,7 @@ from looptrans.adjoint.rewriting.order import (
 )
 from looptrans.adjoint.rewriting.own_names import OwnNames, with_own_names
 from looptrans.adjoint.rewriting.row_parts import RowParts, with_parts_of_rows
+from looptrans.adjoint.rewriting.set_at_once import ValuesFirst, with_values_first
 from looptrans.adjoint.rewriting.tabulated import Tabulated, with_products_tabulated
 from looptrans.adjoint.rewriting.weights_apart import WeightsApart, with_weights_apart
 from looptrans.adjoint.rewriting.within import Within, with_loops_within
@@ -108,6 +109,7 @@ _Seen: TypeAlias = (
     | Shifted
     | Tabulated
     | Picked
+    | ValuesFirst
     | Within
     | RowParts
     | WrittenAlike
@@ -156,6 +158,8 @@ MIRRORS: Final = "mirrors apart"
 SUMS: Final = "inner sums"
 # Sizes where integer scalars stand for them.
 SIZES: Final = "sizes"
+# What a statement sets at once, one after the other.
+AT_ONCE: Final = "values first"
 # Rows where they are, arrays that are set once, extrema written as such, and nests with nothing
 # between their loops.
 PLACES: Final = (
@@ -222,6 +226,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
     "cells in steps": lambda p: with_cells_set_once(program_of_indices(p)),
     "own names": with_own_names,
+    AT_ONCE: with_values_first,
     NAMES: lambda p: with_own_names(p, throughout=True),
     MIRRORS: with_mirrors_apart,
     SUMS: lambda p: with_inner_sums(program_of_indices(p)),

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from looptrans.adjoint.rewriting.set_at_once import in_order
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import rewritten
-from looptrans.ir.walk import accesses
 from looptrans.transforms.editing.naming import fresh_label
 
 
@@ -41,27 +41,7 @@ def _in_order(node: Assign) -> list[Assign] | None:
     """Return a statement for each target, in an order in which all read what was there before."""
     if len(node.targets) < 2 or len(node.targets) != len(node.values):
         return None
-    pairs = zip(node.targets, node.values, strict=True)
-    left = [replace(node, targets=(target,), values=(value,)) for target, value in pairs]
-    found: list[Assign] = []
-    while left:
-        ready = next((each for each in left if _may_be_first(each, left)), None)
-        if ready is None:
-            return None
-        found.append(ready)
-        left.remove(ready)
-    return found
-
-
-def _may_be_first(part: Assign, left: list[Assign]) -> bool:
-    """Tell whether nothing that is left reads what a part sets, or sets it before."""
-    array = part.targets[0].array
-    before = left[: left.index(part)]
-    return not any(
-        other is not part
-        and any(
-            each.access.array == array and (not each.is_write or other in before)
-            for each in accesses(other)
-        )
-        for other in left
-    )
+    found = in_order(tuple(zip(node.targets, node.values, strict=True)))
+    if found is None:
+        return None
+    return [replace(node, targets=(target,), values=(value,)) for target, value in found]
