@@ -25,6 +25,7 @@ REMEDIES = {
     "with open(x): x[0] = 0.0": "take the statements out of the with",
     "for i in range(0, N, 0): x[i] = 0.0": "use 1 to count up",
     "for i in range(N): x[i] = x[i].sum()": "write it as a function, sum(x[i])",
+    "for i in range(N): x[i] = (x[i] * y[i]).sum()": "write it as a function, sum(x[i] * y[i])",
     "for i in range(N): x[i] = x.flatten()[i]": "give the array a name",
     "for i in range(N): x[i] = x[i].clamp(0)": "an array has no methods here",
     "for i in range(N): x[i] = self.act(x[i])": "define it as a pure helper",

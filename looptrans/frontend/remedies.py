@@ -56,7 +56,10 @@ def function_instead(function: ast.expr, arrays: Collection[str]) -> str:
     last = function.attr if isinstance(function, ast.Attribute) else (dotted(function) or "")
     if last in FUNCTION_CALLS:
         return FUNCTION_CALLS[last]
-    if isinstance(function, ast.Attribute) and dotted(flattened(function.value)[0]) in arrays:
+    if not isinstance(function, ast.Attribute):
+        return KNOWN
+    base = dotted(flattened(function.value)[0])
+    if base is None or base in arrays:
         if last in FUNCTIONS:
             return f"write it as a function, {last}({ast.unparse(function.value)})"
         return "an array has no methods here: subscript it, and write loops over its elements"
