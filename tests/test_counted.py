@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from looptrans.emit.backward import emitted_with_backward
 from looptrans.executor import ExecutionError, execute
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import listing
@@ -103,3 +104,47 @@ def f(X: Float[Array, "N"], a: float, B: Const):
         mistake.span is not None and (mistake.code, mistake.span.line) == (code, line)
         for mistake in refused.value.mistakes
     )
+
+
+# The algorithm as the paper has it, with rows and keys in blocks of any size.
+FLASH = """
+def flash(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+          BR: Const, BC: Const):
+    O = zeros((M, D))
+    for i0 in range(0, M, BR):
+        m = full(BR, -inf); l = zeros(BR); acc = zeros((BR, D))
+        for j0 in range(0, N, BC):
+            S = zeros((BR, BC))
+            for i in range(i0, min(i0 + BR, M)):
+                for j in range(j0, min(j0 + BC, N)):
+                    S[i - i0, j - j0] = Q[i] @ K[j]
+            for i in range(i0, min(i0 + BR, M)):
+                mn = m[i - i0]
+                for j in range(j0, min(j0 + BC, N)):
+                    mn = max(mn, S[i - i0, j - j0])
+                c = exp(m[i - i0] - mn)
+                l[i - i0] = l[i - i0] * c
+                for d in range(D):
+                    acc[i - i0, d] = acc[i - i0, d] * c
+                for j in range(j0, min(j0 + BC, N)):
+                    p = exp(S[i - i0, j - j0] - mn)
+                    l[i - i0] += p
+                    for d in range(D):
+                        acc[i - i0, d] += p * V[j, d]
+                m[i - i0] = mn
+        for i in range(i0, min(i0 + BR, M)):
+            for d in range(D):
+                O[i, d] = acc[i - i0, d] / l[i - i0]
+    return O
+"""
+
+
+def test_blocks_of_the_paper_are_the_four_kernels_of_attention() -> None:
+    made = emitted_with_backward(program(FLASH))
+    (kernel,) = made.forward.kernels
+    assert [dim.name for dim in kernel.grid] == ["i"]
+    assert [name.partition("_backward_")[2] for name in made.backward_kernels] == [
+        "delta_kernel",
+        "dQ_kernel",
+        "dK_dV_kernel",
+    ]
