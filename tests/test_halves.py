@@ -195,7 +195,7 @@ def test_what_a_loop_of_halves_does_besides_stays_whole() -> None:
     """The values and the output have nothing to do with halves: their products go over heads."""
     found = backward(program(LAYER))
     assert {"v", "lse", "q0", "q1"} <= {saved.name for saved in found.saved}
-    assert "v[h, i, e1] += x[i, c] * Wv[h, c, e1]" in listing(found.forward)
+    assert "v[h, i, e] += x[i, c] * Wv[h, c, e]" in listing(found.forward)
     text = listing(found.program)
     assert "dv[h, j, e1]" in text or "dv[h, i, e1]" in text
 
