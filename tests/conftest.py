@@ -63,17 +63,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--usual", action="store_true", help=f"without the tests in {THOROUGH.name}")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+class _NoTest(pytest.Item):
+    """A line of the list that names no test: fails, and says so in every process alike."""
+
+    def runtest(self) -> None:
+        raise pytest.UsageError(f"{THOROUGH.name} names what is no test: {self.name}")
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return THOROUGH, None, self.name
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Leave out, and count as such, the tests in the list, each of which has to be one."""
     if not config.getoption("--usual"):
         return
     lines = THOROUGH.read_text().splitlines()
     listed = {line for line in lines if not line.startswith("#")}
     left = [item for item in items if item.nodeid in listed]
-    files = {item.nodeid.partition("::")[0] for item in items}
-    gone = {each for each in listed if each.partition("::")[0] in files}
-    gone -= {item.nodeid for item in left}
-    if gone:
-        raise pytest.UsageError(f"{THOROUGH.name} names what is no test: {', '.join(sorted(gone))}")
+    gone = {each for each in listed if not (config.rootpath / _file(each)).exists()}
+    if not any("::" in each for each in config.args):  # then files are collected as wholes
+        files = {_file(item.nodeid) for item in items}
+        gone |= {each for each in listed if _file(each) in files}
+        gone -= {item.nodeid for item in left}
     items[:] = [item for item in items if item.nodeid not in listed]
+    items += [_NoTest.from_parent(session, name=name) for name in sorted(gone)]
     config.hook.pytest_deselected(items=left)
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]

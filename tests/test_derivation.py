@@ -16,6 +16,7 @@ from looptrans.derivation.moves import made
 from looptrans.derivation.step import Derivation, Goal, NotDone
 from looptrans.derivation.work import loop_name
 from looptrans.emit.listing import emitted
+from looptrans.emit.refusal import Refused
 from looptrans.executor import RaceLog, execute
 from looptrans.frontend import parse
 from looptrans.ir.listing import listing
@@ -477,3 +478,21 @@ def test_a_state_may_be_set_by_one_statement(step: str) -> None:
 def test_a_swap_stays_one_statement() -> None:
     given = program("def f(A, N):\n  for i in range(N): A[i, 0], A[i, 1] = A[i, 1], A[i, 0]\n")
     assert with_one_target(given) == given
+
+
+def test_a_refusal_behind_a_statement_of_two_cells_names_its_own_place() -> None:
+    text = """
+def f(X: Float[Array, "N"], W: Float[Array, "N"]):
+    O = zeros(N)
+    P = zeros(N)
+    for i in range(1, N):
+        a, b = X[i], W[i]
+        P[i] = a * P[i - 1] + b
+        for k in range(i):
+            O[k] = O[k] + P[i - k] * O[N - 1 - k]
+    return O, P
+"""
+    with pytest.raises(Refused) as refused:
+        emitted(program(text))
+    assert refused.value.label == "S2"
+    assert "| P[i] = a * P[i - 1] + b" in str(refused.value)

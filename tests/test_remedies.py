@@ -257,3 +257,29 @@ def test_a_row_of_unknown_length_is_named_with_what_to_declare(line: str, row: s
     said = f"how long the row {row} is; declare its shape, x: Float[Array,"
     assert said in caught.value.reason
     emitted(program(text.format(x="x: Float[Array, 'N D']")))
+
+
+def test_refusals_call_rows_of_several_loops_as_the_listing_does() -> None:
+    """Each loop is given a row of its own name before it is differentiated."""
+    text = """
+def f(X: Float[Array, "N E"], K: Float[Array, "C E"]):
+    H = zeros((N, E))
+    for i in range(N):
+        for e in range(E): H[i, e] = X[i, e]
+    for i in range(N):
+        r = zeros(E)
+        for c in range(C): r[0] = max(r[0], sum(H[i, e] * K[c, e] for e in range(E)))
+        for e in range(E): H[i, e] = H[i, e] * r[0]
+    for i in range(N):
+        r = full(E, -inf)
+        for c in range(C):
+            for e in range(E): r[e] = {}
+        for e in range(E): H[i, e] = H[i, e] + r[e]
+    return H
+"""
+    for step in ("max(r[e], H[i, e] * K[c, e])", "r[e] * r[e] + H[i, e] * K[c, e]"):
+        with pytest.raises(NotDifferentiated) as refused:
+            backward(program(text.format(step)))
+        assert refused.value.label == "S6"
+        assert refused.value.reason.startswith("r is ")
+        assert refused.value.reason.count("not handed over") <= 1

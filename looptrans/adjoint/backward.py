@@ -262,7 +262,10 @@ def _of_places(
     try:
         kept = with_places_kept(program, error.label)
     except NotDifferentiated as other:
-        raise error.because(f"where it is attained is not handed over, as {other.reason}") from None
+        why = "where it is attained is not handed over"
+        if why in error.reason:  # a listing that means the same has been tried
+            raise error from None
+        raise error.because(f"{why}, as {other.reason}") from None
     found = _backward(kept.program, of, wrt)
     seen = found.forward if found.forward is not found.listing else kept.program
     found = replace(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from looptrans.ir.named import relabelled
-from looptrans.ir.program import Array, Program
-from looptrans.ir.walk import placed
+from looptrans.ir.program import Array, Assign, Program
+from looptrans.ir.walk import nodes, placed
 
 
 class NotDifferentiated(Exception):
@@ -30,14 +32,39 @@ class NotDifferentiated(Exception):
             return self
         reason = relabelled(self.reason, self.within, program)
         label = relabelled(self.label, self.within, program)
-        is_known = any(place.label == label for place in placed(program))
-        return type(self)(reason, label if is_known else "", self.remedy)
+        if any(place.label == label for place in placed(program)):
+            return type(self)(reason, label, self.remedy)
+        pair = self._in_both(program)
+        if pair is None:
+            return type(self)(reason, "", self.remedy)
+        here, there = pair
+        texts = [_renamed(text, here, there, program) for text in (reason, self.remedy)]
+        return type(self)(texts[0], there.label, texts[1])
+
+    def _in_both(self, program: Program) -> tuple[Assign, Assign] | None:
+        """Return the statement it is about, and the one of a listing that stands in its place."""
+        if self.within is None or self.within.source != program.source:
+            return None
+        here = [node for node in nodes(self.within.body) if isinstance(node, Assign)]
+        here = [node for node in here if node.label == self.label]
+        there = [node for node in nodes(program.body) if isinstance(node, Assign)]
+        there = [node for node in there if here and node.span == here[0].span]
+        return (here[0], there[0]) if len(here) == len(there) == 1 else None
 
     def because(self, more: str) -> NotDifferentiated:
         """Return the refusal with one more part of a sentence in its reason."""
         found = type(self)(f"{self.reason}; {more}", self.label, self.remedy)
         found.within = self.within
         return found
+
+
+def _renamed(text: str, here: Assign, there: Assign, program: Program) -> str:
+    """Call what a statement sets as it is called where it stands in the listing."""
+    known = {array.name for array in program.arrays}
+    for own, target in zip(here.targets, there.targets, strict=False):
+        if own.array not in known:
+            text = re.sub(rf"\b{own.array}\b", target.array, text)
+    return text
 
 
 def of_unknown_size(array: Array) -> NotDifferentiated:

@@ -4,7 +4,8 @@
         ->    l = l * exp(m - max(m, x)) + exp(x - max(m, x)); m = max(m, x)
 
 All values are read before anything is set, so each stands before what sets one of the arrays that
-it reads. Where two wait for each other, as in a swap, the statement stays.
+it reads. Where two wait for each other, as in a swap, the statement stays. A statement keeps its
+label, and so the place that a refusal names; all but the first part of one get new ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from looptrans.adjoint.rewriting.set_at_once import in_order
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import rewritten
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label
 
 
@@ -34,7 +36,9 @@ def with_one_target(program: Program) -> Program:
         return tuple(found)
 
     body = rewritten(program.body, node)
-    return program if body == program.body else replace(program, body=body)
+    if body == program.body:
+        return program
+    return finished(replace(program, body=body), {})[0]
 
 
 def _in_order(node: Assign) -> list[Assign] | None:
