@@ -68,7 +68,22 @@ def f(X: Float[Array, "N"], B: Const):
     assert listing(program(steps)) == listing(program(blocks))
 
 
-@pytest.mark.parametrize("step", ["-B", "2 * B", "M", "X[0]"])
+def test_a_sum_may_be_in_steps_and_a_size_of_an_array_a_step() -> None:
+    text = """
+def f(X: Float[Array, "N"], W: Float[Array, "B"]):
+    s = sum(X[i] * W[i - i0] for i0 in range(0, N, B) for i in range(i0, min(i0 + B, N)) if i0 < 6)
+    Y = zeros(N)
+    for i in range(1, N, B):
+        Y[i] = s
+    return Y
+"""
+    x, w = np.arange(8.0), np.array([2.0, 3.0, 5.0])
+    found = execute(program(text), sizes={"N": 8, "B": 3}, inputs={"X": x, "W": w})["Y"]
+    total = sum(x[i] * w[i % 3] for i in range(6))
+    np.testing.assert_allclose(found, [0, total, 0, 0, total, 0, 0, total])
+
+
+@pytest.mark.parametrize("step", ["-B", "2 * B", "X[0]"])
 def test_other_steps_are_refused_at_their_place(step: str) -> None:
     text = f"""
 def f(X: Float[Array, "N"], B: Const):

@@ -16,51 +16,64 @@ from __future__ import annotations
 import ast
 from copy import deepcopy
 
-from looptrans.frontend.syntax import called, preorder, stored_names
+from looptrans.frontend.syntax import called, dotted, preorder, stored_names
 
 
-def with_blocks_counted(
-    body: list[ast.stmt], given: set[str]
-) -> tuple[list[ast.stmt], list[ast.Assert]]:
-    """Return statements in which no loop has a step that is a size, and what they require.
+def with_blocks_counted(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.Assert]]:
+    """Return statements in which no loop or sum has a step that is a size, and what they require.
 
     Args:
         body: The statements; they are changed in place.
-        given: The arguments, any of which may be a size; empty where the text has no function.
     """
     stored = stored_names(body)
     steps: dict[str, ast.expr] = {}
 
-    def counted(loop: ast.For) -> None:
-        match loop:
-            case ast.For(
-                target=ast.Name(variable),
-                iter=ast.Call(args=[start, stop, ast.Name(step) as size], keywords=[]) as bounds,
-            ) if called(bounds.func) in ("range", "parallel"):
-                is_size = step not in stored and (not given or step in given)
-                if not is_size or variable in stored_names(loop.body):
-                    return
+    def counted(target: ast.expr, node: ast.expr, inside: list[ast.AST]) -> _Put | None:
+        """Let a range count blocks; return what its variable is then, where anything changes."""
+        match target, node:
+            case ast.Name(variable), ast.Call(args=[start, stop, step], keywords=[]) as bounds:
+                name = dotted(step)
             case _:
-                return
-        steps.setdefault(step, size)
+                return None
+        if called(bounds.func) not in ("range", "parallel") or name is None or name in stored:
+            return None
+        if any(_binds(each, variable) for each in inside):
+            return None
+        steps.setdefault(name, step)
         is_from_0 = isinstance(start, ast.Constant) and start.value == 0
         length = stop if is_from_0 else ast.BinOp(stop, ast.Sub(), start)
-        up = ast.BinOp(ast.BinOp(length, ast.Add(), size), ast.Sub(), ast.Constant(1))
-        count = ast.BinOp(up, ast.FloorDiv(), size)
-        at: ast.expr = ast.BinOp(ast.Name(variable, ast.Load()), ast.Mult(), size)
-        at = at if is_from_0 else ast.BinOp(start, ast.Add(), at)
-        bounds.args = [_located(count, bounds)]
-        put = _Put(variable, at)
-        loop.body = [put.visit(statement) for statement in loop.body]
+        up = ast.BinOp(ast.BinOp(length, ast.Add(), step), ast.Sub(), ast.Constant(1))
+        bounds.args = [_located(ast.BinOp(up, ast.FloorDiv(), step), bounds)]
+        at: ast.expr = ast.BinOp(ast.Name(variable, ast.Load()), ast.Mult(), step)
+        return _Put(variable, at if is_from_0 else ast.BinOp(start, ast.Add(), at))
 
     for node in preorder(*body):
-        if isinstance(node, ast.For):
-            counted(node)
+        match node:
+            case ast.For():
+                put = counted(node.target, node.iter, [*node.body])
+                if put is not None:
+                    node.body = [put.visit(statement) for statement in node.body]
+            case ast.GeneratorExp() | ast.ListComp():
+                for number, each in enumerate(node.generators):
+                    later = node.generators[number + 1 :]
+                    put = counted(each.target, each.iter, [node.elt, *each.ifs, *later])
+                    if put is not None:
+                        node.elt = put.visit(node.elt)
+                        each.ifs = [put.visit(test) for test in each.ifs]
+                        for other in later:
+                            put.visit(other)
     required = [
         ast.copy_location(ast.Assert(_located(_at_least_1(size), size)), size)
         for size in steps.values()
     ]
     return body, required
+
+
+def _binds(node: ast.AST, variable: str) -> bool:
+    return any(
+        isinstance(each, ast.Name) and each.id == variable and isinstance(each.ctx, ast.Store)
+        for each in preorder(node)
+    )
 
 
 def _at_least_1(size: ast.expr) -> ast.expr:

@@ -139,12 +139,10 @@ def _program(choice: Choice, source: Source) -> Program:
     comments = read_comments(source.plain)
     leading, comment = _heading(choice, comments, source)
     bound = set(stored_names(choice.body))
-    given: set[str] = set()
     if node is not None:
-        given = {argument.arg for argument in preorder(node.args) if isinstance(argument, ast.arg)}
-    bound |= given
-    body, required = with_blocks_counted(without_continue(choice.body), given)
-    body, mistakes = expand(body, choice.definitions, bound)
+        bound |= {argument.arg for argument in preorder(node.args) if isinstance(argument, ast.arg)}
+    body, mistakes = expand(without_continue(choice.body), choice.definitions, bound)
+    body, required = with_blocks_counted(body)
     names, body, found = find_names(None if node is None else node.args, body)
     statements = Statements(names, comments, node is not None, mistakes + found)
     nodes = statements.read(body, _last_line(node, source, comments))
