@@ -75,7 +75,7 @@ def _costs_more(program: Program, other: Program) -> bool:
 
 
 def _is_small(program: Program, other: Program) -> bool:
-    """Tell whether what a program keeps, and another one does not, is as large as what is given."""
+    """Tell whether what only the first program keeps is no larger than what is given."""
     kept = {array.name for array in program.arrays} - {array.name for array in other.arrays}
     given = [a for a in program.arrays if a.role == "input" or a.name in program.outputs]
     rooms = [Counter(array.shape) for array in given]
