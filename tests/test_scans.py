@@ -70,6 +70,7 @@ SCANNED = {
         "z[i, j] = q\nq = q + r\nr = r + x[i, j]\ny[i, j] = r", before="q = 1.0"
     ),
     "the last one": listing("y[i, j] = r + t\nr = r + t\nt = x[i, j]", before="t = 0.5"),
+    "set together": listing("y[i, j] = r + q\nq, r = q + v[j], r + x[i, j]", before="q = 0.0"),
     "one of one set behind": listing(
         "y[i, j] = r + q\nq = q + r\nr = r + x[i, j]", before="q = 0.0"
     ),
@@ -94,7 +95,7 @@ SERIAL = {
     "what it takes is one that is handed on under a guard": listing(
         "z[i, j] = q\nif ok[j]:\n    q = q + r\n    r = r + x[i, j]\ny[i, j] = q", before="q = 0.0"
     ),
-    "set together": listing("y[i, j] = r + q\nq, r = q + v[j], r + x[i, j]", before="q = 0.0"),
+    "in turns": listing("y[i, j] = r + q\nq, r = r + v[j], q + x[i, j]", before="q = 0.0"),
     "set twice": listing("r = r + x[i, j]\ny[i, j] = r\nr = r + v[j]"),
 }
 
