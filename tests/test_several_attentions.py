@@ -15,8 +15,12 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward  # noqa: E402
-from looptrans.blocks.block_ir.expr import Dot, walk  # noqa: E402
-from looptrans.blocks.block_ir.ops import TileLoop, exprs_of, most_dims, ops_in  # noqa: E402
+from looptrans.blocks.block_ir.ops import (  # noqa: E402
+    TileLoop,
+    has_products,
+    most_dims,
+    ops_in,
+)
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
 from tests.analysis import program  # noqa: E402
@@ -89,14 +93,7 @@ def test_layers_that_use_the_same_names_are_one_pass_each() -> None:
 def test_attention_that_is_repeated_is_one_pass_each_time() -> None:
     """Not a row of all scores, whose elements are looked for one by one."""
     (kernel,) = emitted(program(REPEATED)).blocks.kernels
-    products = [
-        part
-        for op in ops_in(kernel.body)
-        for expr in exprs_of(op)
-        for part in walk(expr)
-        if isinstance(part, Dot)
-    ]
-    assert products and most_dims(kernel.body) == 2
+    assert has_products(kernel.body) and most_dims(kernel.body) == 2
 
     def torch_(x: Any, y: Any) -> Any:
         for _ in range(3):

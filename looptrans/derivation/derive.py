@@ -219,7 +219,8 @@ def derive_two_nests(program: Program) -> InTwoNests:
     _scalars_with_flow(work)
     loop = _fold(work)
     # Parts are of all of the loop that folds, as of keys in pages.
-    _in_digits(work, besides={*rows.cells, *((loop or "").partition("@")[:1])})
+    folded = set() if loop is None else {loop.partition("@")[0]}
+    _in_digits(work, besides={*rows.cells, *folded})
     _to_rows(work)
     loop = _fold(work)
     if loop is None:

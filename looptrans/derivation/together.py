@@ -9,6 +9,7 @@ from looptrans.derivation.forms.versions import overwritten
 from looptrans.derivation.joined.buffers import reused
 from looptrans.derivation.joined.passes import (
     count_of_costly_sums,
+    count_of_sums,
     sums_of_sums,
     wide_sums,
 )
@@ -23,23 +24,21 @@ from looptrans.ir.walk import placed
 def joined(work: Work, *, own: bool = False) -> None:
     """Bring nests and passes together.
 
-    What is worked out again is so for the sake of one pass, and stays where there is none.
+    What is worked out again is so for the sake of one pass, and stays where there is none, or where
+    one pass comes without that, keeps nothing large, and sums less.
     """
     start = work.mark()
     again = work.take("worked out again") is None
-    own_arrays(work, reused_too=own)
-    brought_together(work)
-    if again and (not _is_one_pass(work) or _sums_more(start, work)):
-        work.back_to(start)
-        own_arrays(work, reused_too=own)
-        brought_together(work)
-    elif again and _is_small(start.program, work.program):
+    _with_own_arrays(work, own=own)
+    if again:
         other = work.mark()
-        work.back_to(start)
-        own_arrays(work, reused_too=own)
-        brought_together(work)
-        if not (_is_one_pass(work) and _costs_more(other.program, work.program)):
-            work.back_to(other)
+        is_better = _is_one_pass(work) and not _sums_more(start, work)
+        if not is_better or _is_small(start.program, work.program):
+            work.back_to(start)
+            _with_own_arrays(work, own=own)
+            costs_less = _is_one_pass(work) and _costs_more(other.program, work.program)
+            if is_better and not costs_less:
+                work.back_to(other)
     if runs(work) and any(step.kind == "versions" for step in work.steps):
         _joined_with_versions(work, start, own=own)
 
@@ -64,6 +63,11 @@ def _joined_with_versions(work: Work, start: Work, *, own: bool) -> None:
         work.back_to(as_written)
 
 
+def _with_own_arrays(work: Work, *, own: bool) -> None:
+    own_arrays(work, reused_too=own)
+    brought_together(work)
+
+
 def _is_one_pass(work: Work) -> bool:
     """Tell whether any passes became one."""
     return any(step.kind == "one pass" for step in work.steps)
@@ -71,7 +75,7 @@ def _is_one_pass(work: Work) -> bool:
 
 def _costs_more(program: Program, other: Program) -> bool:
     """Tell whether a program sums more than another one, which keeps nothing large for that."""
-    return _is_small(other, program) and _count_of_sums(program) > _count_of_sums(other)
+    return _is_small(other, program) and count_of_sums(program) > count_of_sums(other)
 
 
 def _is_small(program: Program, other: Program) -> bool:
@@ -83,16 +87,6 @@ def _is_small(program: Program, other: Program) -> bool:
         any(Counter(array.shape) <= room for room in rooms)
         for array in program.arrays
         if array.name in kept and array.rank
-    )
-
-
-def _count_of_sums(program: Program) -> int:
-    return sum(
-        isinstance(part, Reduce)
-        for place in placed(program)
-        if isinstance(place.node, Assign)
-        for value in place.node.values
-        for part in walk_value(value)
     )
 
 

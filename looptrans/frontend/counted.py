@@ -7,8 +7,8 @@
     for j0 in range((N + BLOCK - 1) // BLOCK):
         for j in range(j0 * BLOCK, min(j0 * BLOCK + BLOCK, N)): …
 
-The syntax is rewritten before anything else reads it. A step that may be negative, or is none of
-the sizes that are given, stays, and is refused where ranges are read.
+The syntax is rewritten before anything else reads it. A step that is an expression, or a name that
+the text sets, stays, and is refused where ranges are read if it is no constant.
 """
 
 from __future__ import annotations
@@ -19,12 +19,8 @@ from copy import deepcopy
 from looptrans.frontend.syntax import called, dotted, preorder, stored_names
 
 
-def with_blocks_counted(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.Assert]]:
-    """Return statements in which no loop or sum has a step that is a size, and what they require.
-
-    Args:
-        body: The statements; they are changed in place.
-    """
+def count_blocks(body: list[ast.stmt]) -> list[ast.Assert]:
+    """Let loops and sums in steps of a size count blocks, in place; return what that requires."""
     stored = stored_names(body)
     steps: dict[str, ast.expr] = {}
 
@@ -37,7 +33,7 @@ def with_blocks_counted(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.
                 return None
         if called(bounds.func) not in ("range", "parallel") or name is None or name in stored:
             return None
-        if any(_binds(each, variable) for each in inside):
+        if variable in stored_names(inside):
             return None
         steps.setdefault(name, step)
         is_from_0 = isinstance(start, ast.Constant) and start.value == 0
@@ -62,22 +58,12 @@ def with_blocks_counted(body: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.
                         each.ifs = [put.visit(test) for test in each.ifs]
                         for other in later:
                             put.visit(other)
-    required = [
-        ast.copy_location(ast.Assert(_located(_at_least_1(size), size)), size)
-        for size in steps.values()
-    ]
-    return body, required
+    return [_at_least_1(size) for size in steps.values()]
 
 
-def _binds(node: ast.AST, variable: str) -> bool:
-    return any(
-        isinstance(each, ast.Name) and each.id == variable and isinstance(each.ctx, ast.Store)
-        for each in preorder(node)
-    )
-
-
-def _at_least_1(size: ast.expr) -> ast.expr:
-    return ast.Compare(size, [ast.GtE()], [ast.Constant(1)])
+def _at_least_1(size: ast.expr) -> ast.Assert:
+    test = _located(ast.Compare(size, [ast.GtE()], [ast.Constant(1)]), size)
+    return ast.copy_location(ast.Assert(test), size)
 
 
 class _Put(ast.NodeTransformer):

@@ -11,7 +11,7 @@ from looptrans.frontend.aliases import shared_rows
 from looptrans.frontend.appearance import names_in
 from looptrans.frontend.choice import Choice, choose, has_loop, nothing
 from looptrans.frontend.comments import Comments, read_comments
-from looptrans.frontend.counted import with_blocks_counted
+from looptrans.frontend.counted import count_blocks
 from looptrans.frontend.elements import number_joins, with_elements
 from looptrans.frontend.helpers import expand
 from looptrans.frontend.mistakes import (
@@ -142,7 +142,7 @@ def _program(choice: Choice, source: Source) -> Program:
     if node is not None:
         bound |= {argument.arg for argument in preorder(node.args) if isinstance(argument, ast.arg)}
     body, mistakes = expand(without_continue(choice.body), choice.definitions, bound)
-    body, required = with_blocks_counted(body)
+    required = count_blocks(body)
     names, body, found = find_names(None if node is None else node.args, body)
     statements = Statements(names, comments, node is not None, mistakes + found)
     nodes = statements.read(body, _last_line(node, source, comments))

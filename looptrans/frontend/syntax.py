@@ -231,7 +231,7 @@ def literal_number(node: ast.expr) -> float | int | None:
             return None
 
 
-def stored_names(body: Iterable[ast.stmt]) -> dict[str, int]:
+def stored_names(body: Iterable[ast.AST]) -> dict[str, int]:
     """Return every name that statements assign, as a whole or by element, with its last line."""
     found: dict[str, int] = {}
     stack: list[ast.AST] = [*body]

@@ -170,13 +170,19 @@ def wide_sums(program: Program) -> Iterator[str]:
 
 def count_of_costly_sums(program: Program) -> int:
     """Return how many sums are written that go over more than a block, or make no product."""
-    return sum(
-        isinstance(part, Reduce) and (is_wide_sum(program, part) or is_of_no_product(part))
-        for place in placed(program)
-        if isinstance(place.node, Assign)
-        for value in place.node.values
-        for part in walk_value(value)
-    )
+    return sum(is_wide_sum(program, each) or is_of_no_product(each) for each in _sums(program))
+
+
+def count_of_sums(program: Program) -> int:
+    """Return how many sums, maxima and minima are written."""
+    return sum(1 for _ in _sums(program))
+
+
+def _sums(program: Program) -> Iterator[Reduce]:
+    for place in placed(program):
+        if isinstance(place.node, Assign):
+            for value in place.node.values:
+                yield from (part for part in walk_value(value) if isinstance(part, Reduce))
 
 
 def sum_as_loop(program: Program, label: str) -> DerivationStep:

@@ -54,20 +54,20 @@ def _on(verdict: Verdict, trial: Trial) -> Verdict | None:
 
     images = None if is_parallel(trial.before) else trial.images
     races = RaceLog() if is_parallel(trial.after) else None
-    # To record each access takes longer than to make it.
-    one = AccessLog() if images is not None else None
-    other = AccessLog() if images is not None or races is not None else None
+    # To record each access takes longer than to make it: only what is looked at is recorded.
+    one, other = AccessLog(), AccessLog()
     try:
-        expected = execute_on(trial.before, trial.inputs, log=one)
+        expected = execute_on(trial.before, trial.inputs, log=None if images is None else one)
     except ExecutionError:
         return None
     try:
-        actual = execute_on(trial.after, trial.inputs, log=other, races=races)
+        log = None if images is None and races is None else other
+        actual = execute_on(trial.after, trial.inputs, log=log, races=races)
     except ExecutionError:
         return _differs(verdict, trial, " the program afterwards fails")
     if races is not None and races.races:
-        return _raced(verdict, trial, races.races, () if other is None else other.entries)
-    if images is not None and one is not None and other is not None:
+        return _raced(verdict, trial, races.races, other.entries)
+    if images is not None:
         found = another_write(trial, images, one.entries, other.entries)
         if found is not None:
             return found
