@@ -75,11 +75,11 @@
 #         lam: float,
 #         lse: Float32[Array, "B H M"],
 #         lse_2: Float32[Array, "B H M"],
+#         O2: Float32[Array, "B H M D"],
 #         dO: Float[Array, "B H M D"]
 #     ):
 #         dl_sum = zeros((B, H, M), dtype=float32)
 #         dl2_sum = zeros((B, H, M), dtype=float32)
-#         O2 = zeros((B, H, M, D), dtype=float32)
 #         dlam_part = zeros((B, H, M), dtype=float32)
 #         dQ = zeros((B, H, M, E))
 #         dK = zeros((B, H, N, E))
@@ -101,8 +101,6 @@
 #                         P_2 = exp(S2 - lse_2[b, h, i])
 #                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP_2_sum * P
 #                         dl2_sum[b, h, i] = dl2_sum[b, h, i] + dP_2 * P_2
-#                         for d in range(0, D):
-#                             O2[b, h, i, d] = O2[b, h, i, d] + P_2 * V[b, h, j, d]
 #         for b in range(0, B):
 #             for h in range(0, H):
 #                 for i in range(0, M):
@@ -178,7 +176,7 @@
 #         lse = zeros((B, H, M), dtype=float32)
 #         lse_2 = zeros((B, H, M), dtype=float32)
 #         O = zeros((B, H, M, D))
-#         O2 = zeros((B, H, M, D))
+#         O2 = zeros((B, H, M, D), dtype=float32)
 #         for b in parallel(0, B):
 #             private: (m, m2, l, l2, S_bhij, S2_bhij, m_bhij, m2_bhij)
 #             for h in parallel(0, H):
@@ -234,11 +232,11 @@
 #                     for d in parallel(0, D):
 #                         # S13: the one less the other
 #                         O[b, h, i, d] = O[b, h, i, d] - lam * O2[b, h, i, d]
-#         return O, lse, lse_2
+#         return O, lse, lse_2, O2
 #
 # The steps from there to the backward kernels:
 #   1. each iteration of b and h keeps what it adds to dlam, which is added up afterwards
-#   2. run b, h, i, d, e and j in parallel, dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2, S_sum_2,
+#   2. run b, h, i, e, j and d in parallel, dP_2_sum, S_sum, S, P, dP_2, S2_sum, S2, P_2, S_sum_2,
 #      S_2, P_3, dP_2_sum_2, dS, dS_sum, S2_sum_2, S2_2, P_2_2, dP_2_2, dS2, dS2_sum, S_sum_3, S_3,
 #      P_4, dP_2_sum_3, dS_2, dS_sum_2, S2_sum_3, S2_3, P_2_3, dP_2_3, dS2_2 and dS2_sum_2 private
 #      to an iteration
@@ -254,12 +252,12 @@
 #         lam: float,
 #         lse: Float32[Array, "B H M"],
 #         lse_2: Float32[Array, "B H M"],
+#         O2: Float32[Array, "B H M D"],
 #         dO: Float[Array, "B H M D"]
 #     ):
 #         dlam_part1 = zeros(B * H)
 #         dl_sum = zeros((B, H, M), dtype=float32)
 #         dl2_sum = zeros((B, H, M), dtype=float32)
-#         O2 = zeros((B, H, M, D), dtype=float32)
 #         dlam_part = zeros((B, H, M), dtype=float32)
 #         dQ = zeros((B, H, M, E))
 #         dK = zeros((B, H, N, E))
@@ -284,13 +282,11 @@
 #                         P_2 = exp(S2 - lse_2[b, h, i])  # S9
 #                         dl_sum[b, h, i] = dl_sum[b, h, i] + dP_2_sum * P  # S10
 #                         dl2_sum[b, h, i] = dl2_sum[b, h, i] + dP_2 * P_2  # S11
-#                         for d in parallel(0, D):
-#                             O2[b, h, i, d] = O2[b, h, i, d] + P_2 * V[b, h, j, d]  # S12
 #         for b in parallel(0, B):
 #             for h in parallel(0, H):
 #                 for i in parallel(0, M):
 #                     for d in range(0, D):
-#                         # S13
+#                         # S12
 #                         dlam_part[b, h, i] = (
 #                             dlam_part[b, h, i] - dO[b, h, i, d] * O2[b, h, i, d]
 #                         )
@@ -340,24 +336,24 @@
 #                         dS2_sum
 #                     )
 #                     for j in range(0, N):
-#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S14
-#                         S_2 = S_sum_2 * (1.0 / sqrt(E))  # S15
-#                         P_3 = exp(S_2 - lse[b, h, i])  # S16
-#                         # S17
+#                         S_sum_2 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S13
+#                         S_2 = S_sum_2 * (1.0 / sqrt(E))  # S14
+#                         P_3 = exp(S_2 - lse[b, h, i])  # S15
+#                         # S16
 #                         dP_2_sum_2 = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))
-#                         dS = P_3 * (dP_2_sum_2 - dl_sum[b, h, i])  # S18
-#                         dS_sum = dS / sqrt(E)  # S19
-#                         # S20
+#                         dS = P_3 * (dP_2_sum_2 - dl_sum[b, h, i])  # S17
+#                         dS_sum = dS / sqrt(E)  # S18
+#                         # S19
 #                         S2_sum_2 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
-#                         S2_2 = S2_sum_2 * (1.0 / sqrt(E))  # S21
-#                         P_2_2 = exp(S2_2 - lse_2[b, h, i])  # S22
-#                         dP_2_2 = -(lam * dP_2_sum_2)  # S23
-#                         dS2 = P_2_2 * (dP_2_2 - dl2_sum[b, h, i])  # S24
-#                         dS2_sum = dS2 / sqrt(E)  # S25
+#                         S2_2 = S2_sum_2 * (1.0 / sqrt(E))  # S20
+#                         P_2_2 = exp(S2_2 - lse_2[b, h, i])  # S21
+#                         dP_2_2 = -(lam * dP_2_sum_2)  # S22
+#                         dS2 = P_2_2 * (dP_2_2 - dl2_sum[b, h, i])  # S23
+#                         dS2_sum = dS2 / sqrt(E)  # S24
 #                         for e in parallel(0, E):
-#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S26
+#                             dQ[b, h, i, e] = dQ[b, h, i, e] + dS_sum * K[b, h, j, e]  # S25
 #                         for e in parallel(0, E):
-#                             dQ2[b, h, i, e] = dQ2[b, h, i, e] + dS2_sum * K2[b, h, j, e]  # S27
+#                             dQ2[b, h, i, e] = dQ2[b, h, i, e] + dS2_sum * K2[b, h, j, e]  # S26
 #         for b in parallel(0, B):
 #             private: (
 #                 S_sum_3,
@@ -404,35 +400,35 @@
 #                         dS2_sum_2
 #                     )
 #                     for i in range(0, M):
-#                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S28
-#                         S_3 = S_sum_3 * (1.0 / sqrt(E))  # S29
-#                         P_4 = exp(S_3 - lse[b, h, i])  # S30
-#                         # S31
+#                         S_sum_3 = sum(Q[b, h, i, e] * K[b, h, j, e] for e in range(0, E))  # S27
+#                         S_3 = S_sum_3 * (1.0 / sqrt(E))  # S28
+#                         P_4 = exp(S_3 - lse[b, h, i])  # S29
+#                         # S30
 #                         dP_2_sum_3 = sum(V[b, h, j, d] * dO[b, h, i, d] for d in range(0, D))
-#                         dS_2 = P_4 * (dP_2_sum_3 - dl_sum[b, h, i])  # S32
-#                         dS_sum_2 = dS_2 / sqrt(E)  # S33
-#                         # S34
+#                         dS_2 = P_4 * (dP_2_sum_3 - dl_sum[b, h, i])  # S31
+#                         dS_sum_2 = dS_2 / sqrt(E)  # S32
+#                         # S33
 #                         S2_sum_3 = sum(Q2[b, h, i, e] * K2[b, h, j, e] for e in range(0, E))
-#                         S2_3 = S2_sum_3 * (1.0 / sqrt(E))  # S35
-#                         P_2_3 = exp(S2_3 - lse_2[b, h, i])  # S36
-#                         dP_2_3 = -(lam * dP_2_sum_3)  # S37
-#                         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum[b, h, i])  # S38
-#                         dS2_sum_2 = dS2_2 / sqrt(E)  # S39
+#                         S2_3 = S2_sum_3 * (1.0 / sqrt(E))  # S34
+#                         P_2_3 = exp(S2_3 - lse_2[b, h, i])  # S35
+#                         dP_2_3 = -(lam * dP_2_sum_3)  # S36
+#                         dS2_2 = P_2_3 * (dP_2_3 - dl2_sum[b, h, i])  # S37
+#                         dS2_sum_2 = dS2_2 / sqrt(E)  # S38
 #                         for e in parallel(0, E):
-#                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S40
+#                             dK[b, h, j, e] = dK[b, h, j, e] + dS_sum_2 * Q[b, h, i, e]  # S39
 #                         for d in parallel(0, D):
-#                             # S41
+#                             # S40
 #                             dV[b, h, j, d] = dV[b, h, j, d] + dO[b, h, i, d] * (
 #                                 P_4 - P_2_3 * lam
 #                             )
 #                         for e in parallel(0, E):
-#                             dK2[b, h, j, e] = dK2[b, h, j, e] + dS2_sum_2 * Q2[b, h, i, e]  # S42
+#                             dK2[b, h, j, e] = dK2[b, h, j, e] + dS2_sum_2 * Q2[b, h, i, e]  # S41
 #         for b in parallel(0, B):
 #             for h in parallel(0, H):
 #                 for i in range(0, M):
-#                     dlam_part1[b * H + h] = dlam_part1[b * H + h] + dlam_part[b, h, i]  # S43
+#                     dlam_part1[b * H + h] = dlam_part1[b * H + h] + dlam_part[b, h, i]  # S42
 #         for n in range(0, B * H):
-#             dlam = dlam + dlam_part1[n]  # S44
+#             dlam = dlam + dlam_part1[n]  # S43
 #         return dQ, dK, dV, dQ2, dK2, dlam
 
 # ruff: noqa: E741
@@ -558,7 +554,7 @@ def _fitting(footprint, width):
 
 @triton.jit
 def attention_differential_kernel(
-    Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, O_ptr,
+    Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, O_ptr, O2_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
@@ -567,6 +563,7 @@ def attention_differential_kernel(
     stride_lse_b, stride_lse_h, stride_lse_i,
     stride_lse_2_b, stride_lse_2_h, stride_lse_2_i,
     stride_O_b, stride_O_h, stride_O_i, stride_O_d,
+    stride_O2_b, stride_O2_h, stride_O2_i, stride_O2_d,
     lam,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
@@ -576,7 +573,7 @@ def attention_differential_kernel(
     """A program does BLOCK_I iterations of i, for one b and one h.
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E).
-    Writes lse (B, H, M), lse_2 (B, H, M), O (B, H, M, D).
+    Writes lse (B, H, M), lse_2 (B, H, M), O (B, H, M, D), O2 (B, H, M, D).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
@@ -604,6 +601,8 @@ def attention_differential_kernel(
     lse_2_ptr += h * stride_lse_2_h
     O_ptr += b * stride_O_b
     O_ptr += h * stride_O_h
+    O2_ptr += b * stride_O2_b
+    O2_ptr += h * stride_O2_h
 
     O = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
     O2 = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
@@ -721,6 +720,11 @@ def attention_differential_kernel(
         O,
         mask=(i[:, None] < M) & d_in[None, :]
     )  # S13
+    tl.store(
+        O2_ptr + i[:, None] * stride_O2_i + d[None, :] * stride_O2_d,
+        O2,
+        mask=(i[:, None] < M) & d_in[None, :]
+    )  # S9
 
 
 def attention_differential_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -771,9 +775,8 @@ attention_differential_kernel_tuned = {
 
 
 @triton.jit
-def attention_differential_backward_O2_kernel(
+def attention_differential_backward_dl_sum_dl2_sum_kernel(
     Q_ptr, K_ptr, V_ptr, Q2_ptr, K2_ptr, lse_ptr, lse_2_ptr, dO_ptr, dl_sum_ptr, dl2_sum_ptr,
-    O2_ptr,
     stride_Q_b, stride_Q_h, stride_Q_i, stride_Q_e,
     stride_K_b, stride_K_h, stride_K_j, stride_K_e,
     stride_V_b, stride_V_h, stride_V_j, stride_V_d,
@@ -784,7 +787,6 @@ def attention_differential_backward_O2_kernel(
     stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_dl_sum_b, stride_dl_sum_h, stride_dl_sum_i,
     stride_dl2_sum_b, stride_dl2_sum_h, stride_dl2_sum_i,
-    stride_O2_b, stride_O2_h, stride_O2_i, stride_O2_d,
     lam,
     H, M, N,
     E: tl.constexpr, D: tl.constexpr,
@@ -795,7 +797,7 @@ def attention_differential_backward_O2_kernel(
 
     Reads Q (B, H, M, E), K (B, H, N, E), V (B, H, N, D), Q2 (B, H, M, E), K2 (B, H, N, E), lse
     (B, H, M), lse_2 (B, H, M), dO (B, H, M, D).
-    Writes dl_sum (B, H, M), dl2_sum (B, H, M), O2 (B, H, M, D).
+    Writes dl_sum (B, H, M), dl2_sum (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
     blocks_i = tl.cdiv(M, BLOCK_I)
@@ -823,20 +825,14 @@ def attention_differential_backward_O2_kernel(
     lse_2_ptr += h * stride_lse_2_h
     dO_ptr += b * stride_dO_b
     dO_ptr += h * stride_dO_h
-    if dl_sum_ptr is not None:
-        dl_sum_ptr += b * stride_dl_sum_b
-        dl_sum_ptr += h * stride_dl_sum_h
-    if dl2_sum_ptr is not None:
-        dl2_sum_ptr += b * stride_dl2_sum_b
-        dl2_sum_ptr += h * stride_dl2_sum_h
-    if O2_ptr is not None:
-        O2_ptr += b * stride_O2_b
-        O2_ptr += h * stride_O2_h
+    dl_sum_ptr += b * stride_dl_sum_b
+    dl_sum_ptr += h * stride_dl_sum_h
+    dl2_sum_ptr += b * stride_dl2_sum_b
+    dl2_sum_ptr += h * stride_dl2_sum_h
 
     S_scale = 1.4426950408889634 / tl.sqrt_rn(tl.cast(E, tl.float32))  # in units of log2(e)
     dl_sum = tl.zeros([BLOCK_I], tl.float32)
     dl2_sum = tl.zeros([BLOCK_I], tl.float32)
-    O2 = tl.zeros([BLOCK_I, BLOCK_D], tl.float32)
     j_full = N // BLOCK_J * BLOCK_J  # blocks before this one are full
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
@@ -883,7 +879,6 @@ def attention_differential_backward_O2_kernel(
         )  # S8, S9
         dl_sum = dl_sum + tl.sum(dP_2_sum * P, axis=1)  # S10
         dl2_sum = dl2_sum + tl.sum(dP_2 * P_2, axis=1)  # S11
-        O2 = tl.dot(P_2.to(V_ptr.dtype.element_ty), V_jd, O2, input_precision="ieee")  # S12
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -914,61 +909,49 @@ def attention_differential_backward_O2_kernel(
         )  # S8, S9
         dl_sum = dl_sum + tl.sum(tl.where(j[None, :] < N, dP_2_sum * P, 0.0), axis=1)  # S10
         dl2_sum = dl2_sum + tl.sum(tl.where(j[None, :] < N, dP_2 * P_2, 0.0), axis=1)  # S11
-        O2 = tl.dot(
-            tl.where(j[None, :] < N, P_2, 0.0).to(V_ptr.dtype.element_ty),
-            V_jd,
-            O2,
-            input_precision="ieee"
-        )  # S12
-    if dl_sum_ptr is not None:
-        tl.store(dl_sum_ptr + i * stride_dl_sum_i, dl_sum, mask=i < M)  # S10
-    if dl2_sum_ptr is not None:
-        tl.store(dl2_sum_ptr + i * stride_dl2_sum_i, dl2_sum, mask=i < M)  # S11
-    if O2_ptr is not None:
-        tl.store(
-            O2_ptr + i[:, None] * stride_O2_i + d[None, :] * stride_O2_d,
-            O2,
-            mask=(i[:, None] < M) & d_in[None, :]
-        )  # S12
+    tl.store(dl_sum_ptr + i * stride_dl_sum_i, dl_sum, mask=i < M)  # S10
+    tl.store(dl2_sum_ptr + i * stride_dl2_sum_i, dl2_sum, mask=i < M)  # S11
 
 
-def attention_differential_backward_O2_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
+def attention_differential_backward_dl_sum_dl2_sum_kernel_config(
+    BLOCK_I, BLOCK_J, num_warps, num_stages
+):
     blocks = {"BLOCK_I": BLOCK_I, "BLOCK_J": BLOCK_J}
     return _Timed(blocks, num_warps=num_warps, num_stages=num_stages)
 
 
-def attention_differential_backward_O2_kernel_footprint(
+def attention_differential_backward_dl_sum_dl2_sum_kernel_footprint(
     width, /, num_stages, BLOCK_I, BLOCK_D, BLOCK_E, BLOCK_J, **_
 ):
     """Return the bytes of shared memory and the numbers in registers of a program."""
     shared = width * (
         BLOCK_I * BLOCK_D + 2 * BLOCK_I * BLOCK_E
     ) + num_stages * width * (BLOCK_J * BLOCK_D + 2 * BLOCK_J * BLOCK_E)
-    held = BLOCK_I * BLOCK_D + 3 * BLOCK_I * BLOCK_J
+    held = 3 * BLOCK_I * BLOCK_J
     return shared, held
 
 
 # Used where nothing is timed, by the bytes of an element.
-attention_differential_backward_O2_kernel_default = {
-    2: attention_differential_backward_O2_kernel_config(128, 32, 8, 3),
-    4: attention_differential_backward_O2_kernel_config(32, 32, 8, 1),
+attention_differential_backward_dl_sum_dl2_sum_kernel_default = {
+    2: attention_differential_backward_dl_sum_dl2_sum_kernel_config(128, 32, 8, 3),
+    4: attention_differential_backward_dl_sum_dl2_sum_kernel_config(32, 32, 8, 1),
 }
 
 # The fastest of these that fit is used on a GPU, found once for like sizes, and kept.
-attention_differential_backward_O2_kernel_tuned = {
+attention_differential_backward_dl_sum_dl2_sum_kernel_tuned = {
     2: _Tuned(
-        attention_differential_backward_O2_kernel,
+        attention_differential_backward_dl_sum_dl2_sum_kernel,
         [
-            attention_differential_backward_O2_kernel_config(*row)
+            attention_differential_backward_dl_sum_dl2_sum_kernel_config(*row)
             for row in itertools.product((128, 64), (32, 64, 128), (8, 4), (3, 2))
         ],
         key=["H", "M", "N", "E", "D"],
-        fitting=_fitting(attention_differential_backward_O2_kernel_footprint, 2),
+        fitting=_fitting(attention_differential_backward_dl_sum_dl2_sum_kernel_footprint, 2),
     ),
     4: _Tuned(
-        attention_differential_backward_O2_kernel,
+        attention_differential_backward_dl_sum_dl2_sum_kernel,
         [
-            attention_differential_backward_O2_kernel_config(
+            attention_differential_backward_dl_sum_dl2_sum_kernel_config(
                 BLOCK_I, BLOCK_J, num_warps, num_stages
             )
             for (BLOCK_I, num_warps), BLOCK_J, num_stages in itertools.product(
@@ -976,16 +959,16 @@ attention_differential_backward_O2_kernel_tuned = {
             )
         ],
         key=["H", "M", "N", "E", "D"],
-        fitting=_fitting(attention_differential_backward_O2_kernel_footprint, 4),
+        fitting=_fitting(attention_differential_backward_dl_sum_dl2_sum_kernel_footprint, 4),
     ),
 }
 
 
 @triton.jit
 def attention_differential_backward_dlam_part_kernel(
-    dO_ptr, O2_ptr, dlam_part_ptr,
-    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
+    O2_ptr, dO_ptr, dlam_part_ptr,
     stride_O2_b, stride_O2_h, stride_O2_i, stride_O2_d,
+    stride_dO_b, stride_dO_h, stride_dO_i, stride_dO_d,
     stride_dlam_part_b, stride_dlam_part_h, stride_dlam_part_i,
     H, M, D,
     INDEX: tl.constexpr,
@@ -993,7 +976,7 @@ def attention_differential_backward_dlam_part_kernel(
 ):
     """A program does BLOCK_I iterations of i, for one b and one h.
 
-    Reads dO (B, H, M, D), O2 (B, H, M, D).
+    Reads O2 (B, H, M, D), dO (B, H, M, D).
     Writes dlam_part (B, H, M).
     """
     pid = tl.program_id(0).to(INDEX)
@@ -1002,10 +985,10 @@ def attention_differential_backward_dlam_part_kernel(
     h = pid // blocks_i % H
     i = (pid % blocks_i) * BLOCK_I + tl.arange(0, BLOCK_I)
     # What is the same throughout the program goes into the pointers.
-    dO_ptr += b * stride_dO_b
-    dO_ptr += h * stride_dO_h
     O2_ptr += b * stride_O2_b
     O2_ptr += h * stride_O2_h
+    dO_ptr += b * stride_dO_b
+    dO_ptr += h * stride_dO_h
     dlam_part_ptr += b * stride_dlam_part_b
     dlam_part_ptr += h * stride_dlam_part_h
 
@@ -1018,13 +1001,13 @@ def attention_differential_backward_dlam_part_kernel(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=i[:, None] < M,
             other=0.0
-        )  # S13
+        )  # S12
         O2_id = tl.load(
             O2_ptr + i[:, None] * stride_O2_i + d[None, :] * stride_O2_d,
             mask=i[:, None] < M,
             other=0.0
-        )  # S13
-        dlam_part = dlam_part - tl.sum(dO_id.to(tl.float32) * O2_id.to(tl.float32), axis=1)  # S13
+        )  # S12
+        dlam_part = dlam_part - tl.sum(dO_id.to(tl.float32) * O2_id.to(tl.float32), axis=1)  # S12
     # The last, partial block.
     for d_first in range(d_full, D, BLOCK_D):
         d = (d_first + tl.arange(0, BLOCK_D)).to(INDEX)
@@ -1032,14 +1015,14 @@ def attention_differential_backward_dlam_part_kernel(
             dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
             mask=(i[:, None] < M) & (d[None, :] < D),
             other=0.0
-        )  # S13
+        )  # S12
         O2_id = tl.load(
             O2_ptr + i[:, None] * stride_O2_i + d[None, :] * stride_O2_d,
             mask=(i[:, None] < M) & (d[None, :] < D),
             other=0.0
-        )  # S13
-        dlam_part = dlam_part - tl.sum(dO_id.to(tl.float32) * O2_id.to(tl.float32), axis=1)  # S13
-    tl.store(dlam_part_ptr + i * stride_dlam_part_i, dlam_part, mask=i < M)  # S13
+        )  # S12
+        dlam_part = dlam_part - tl.sum(dO_id.to(tl.float32) * O2_id.to(tl.float32), axis=1)  # S12
+    tl.store(dlam_part_ptr + i * stride_dlam_part_i, dlam_part, mask=i < M)  # S12
 
 
 def attention_differential_backward_dlam_part_kernel_config(
@@ -1138,21 +1121,21 @@ def attention_differential_backward_dQ_dQ2_kernel(
         Q_ptr + i[:, None] * stride_Q_i + e[None, :] * stride_Q_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S14
-    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S16
+    )  # S13
+    lse_i = tl.load(lse_ptr + i * stride_lse_i, mask=i < M, other=0.0)  # S15
     dO_id = tl.load(
         dO_ptr + i[:, None] * stride_dO_i + d[None, :] * stride_dO_d,
         mask=(i[:, None] < M) & d_in[None, :],
         other=0.0
-    )  # S17
-    dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S18
+    )  # S16
+    dl_sum_i = tl.load(dl_sum_ptr + i * stride_dl_sum_i, mask=i < M, other=0.0)  # S17
     Q2_ie = tl.load(
         Q2_ptr + i[:, None] * stride_Q2_i + e[None, :] * stride_Q2_e,
         mask=(i[:, None] < M) & e_in[None, :],
         other=0.0
-    )  # S20
-    lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S22
-    dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S24
+    )  # S19
+    lse_2_i = tl.load(lse_2_ptr + i * stride_lse_2_i, mask=i < M, other=0.0)  # S21
+    dl2_sum_i = tl.load(dl2_sum_ptr + i * stride_dl2_sum_i, mask=i < M, other=0.0)  # S23
     # What is read as it would be in a block that begins at 0.
     j_at = tl.arange(0, BLOCK_J).to(INDEX)
     K_at = K_ptr + j_at[:, None] * stride_K_j + e[None, :] * stride_K_e
@@ -1162,27 +1145,27 @@ def attention_differential_backward_dQ_dQ2_kernel(
     for j_first in range(0, j_full, BLOCK_J):
         K_je = tl.load(
             K_at + tl.cast(j_first, INDEX) * stride_K_j, mask=e_in[None, :], other=0.0
-        )  # S14
-        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S14
+        )  # S13
+        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S13
         P_3 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S15, S16
+        )  # S14, S15
         V_jd = tl.load(
             V_at + tl.cast(j_first, INDEX) * stride_V_j, mask=d_in[None, :], other=0.0
-        )  # S17
-        dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
-        dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
+        )  # S16
+        dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S16
+        dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S17
         K2_je = tl.load(
             K2_at + tl.cast(j_first, INDEX) * stride_K2_j, mask=e_in[None, :], other=0.0
-        )  # S20
-        S2_sum_2 = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S20
+        )  # S19
+        S2_sum_2 = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S19
         P_2_2 = tl.exp2(
             S2_sum_2 * S_2_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S21, S22
-        dP_2_2 = -(lam * dP_2_sum_2)  # S23
-        dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
-        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S26
-        dQ2 = tl.dot(dS2.to(K2_ptr.dtype.element_ty), K2_je, dQ2, input_precision="ieee")  # S27
+        )  # S20, S21
+        dP_2_2 = -(lam * dP_2_sum_2)  # S22
+        dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S23
+        dQ = tl.dot(dS.to(K_ptr.dtype.element_ty), K_je, dQ, input_precision="ieee")  # S25
+        dQ2 = tl.dot(dS2.to(K2_ptr.dtype.element_ty), K2_je, dQ2, input_precision="ieee")  # S26
     # The last, partial block.
     for j_first in range(j_full, N, BLOCK_J):
         j = (j_first + tl.arange(0, BLOCK_J)).to(INDEX)
@@ -1190,55 +1173,55 @@ def attention_differential_backward_dQ_dQ2_kernel(
             K_at + tl.cast(j_first, INDEX) * stride_K_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
-        )  # S14
-        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S14
+        )  # S13
+        S_sum_2 = tl.dot(Q_ie, tl.trans(K_je), input_precision="ieee")  # S13
         P_3 = tl.exp2(
             S_sum_2 * S_2_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S15, S16
+        )  # S14, S15
         V_jd = tl.load(
             V_at + tl.cast(j_first, INDEX) * stride_V_j,
             mask=(j[:, None] < N) & d_in[None, :],
             other=0.0
-        )  # S17
-        dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S17
-        dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S18
+        )  # S16
+        dP_2_sum_2 = tl.dot(dO_id, tl.trans(V_jd), input_precision="ieee")  # S16
+        dS = P_3 * (dP_2_sum_2 - dl_sum_i.to(tl.float32)[:, None])  # S17
         K2_je = tl.load(
             K2_at + tl.cast(j_first, INDEX) * stride_K2_j,
             mask=(j[:, None] < N) & e_in[None, :],
             other=0.0
-        )  # S20
-        S2_sum_2 = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S20
+        )  # S19
+        S2_sum_2 = tl.dot(Q2_ie, tl.trans(K2_je), input_precision="ieee")  # S19
         P_2_2 = tl.exp2(
             S2_sum_2 * S_2_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[:, None]
-        )  # S21, S22
-        dP_2_2 = -(lam * dP_2_sum_2)  # S23
-        dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S24
+        )  # S20, S21
+        dP_2_2 = -(lam * dP_2_sum_2)  # S22
+        dS2 = P_2_2 * (dP_2_2 - dl2_sum_i.to(tl.float32)[:, None])  # S23
         dQ = tl.dot(
             tl.where(j[None, :] < N, dS, 0.0).to(K_ptr.dtype.element_ty),
             K_je,
             dQ,
             input_precision="ieee"
-        )  # S26
+        )  # S25
         dQ2 = tl.dot(
             tl.where(j[None, :] < N, dS2, 0.0).to(K2_ptr.dtype.element_ty),
             K2_je,
             dQ2,
             input_precision="ieee"
-        )  # S27
-    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S19, S26
-    dQ2 = dQ2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S25, S27
+        )  # S26
+    dQ = dQ * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S18, S25
+    dQ2 = dQ2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S24, S26
     if dQ_ptr is not None:
         tl.store(
             dQ_ptr + i[:, None] * stride_dQ_i + e[None, :] * stride_dQ_e,
             dQ,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S26
+        )  # S25
     if dQ2_ptr is not None:
         tl.store(
             dQ2_ptr + i[:, None] * stride_dQ2_i + e[None, :] * stride_dQ2_e,
             dQ2,
             mask=(i[:, None] < M) & e_in[None, :]
-        )  # S27
+        )  # S26
 
 
 def attention_differential_backward_dQ_dQ2_kernel_config(BLOCK_I, BLOCK_J, num_warps, num_stages):
@@ -1368,17 +1351,17 @@ def attention_differential_backward_dK_dV_dK2_kernel(
         K_ptr + j[:, None] * stride_K_j + e[None, :] * stride_K_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S28
+    )  # S27
     V_jd = tl.load(
         V_ptr + j[:, None] * stride_V_j + d[None, :] * stride_V_d,
         mask=(j[:, None] < N) & d_in[None, :],
         other=0.0
-    )  # S31
+    )  # S30
     K2_je = tl.load(
         K2_ptr + j[:, None] * stride_K2_j + e[None, :] * stride_K2_e,
         mask=(j[:, None] < N) & e_in[None, :],
         other=0.0
-    )  # S34
+    )  # S33
     # What is read as it would be in a block that begins at 0.
     i_at = tl.arange(0, BLOCK_I).to(INDEX)
     Q_at = Q_ptr + i_at[:, None] * stride_Q_i + e[None, :] * stride_Q_e
@@ -1391,97 +1374,97 @@ def attention_differential_backward_dK_dV_dK2_kernel(
     # Full blocks.
     for i_from in range(0, tl.cast(i_full, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
-        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S28
-        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S28
-        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S30
+        Q_ie = tl.load(Q_at + i_first * stride_Q_i, mask=e_in[None, :], other=0.0)  # S27
+        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S27
+        lse_i = tl.load(lse_at + i_first * stride_lse_i)  # S29
         P_4 = tl.exp2(
             S_sum_3 * S_3_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S29, S30
-        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S31
-        dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
-        dl_sum_i = tl.load(dl_sum_at + i_first * stride_dl_sum_i)  # S32
-        dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
-        Q2_ie = tl.load(Q2_at + i_first * stride_Q2_i, mask=e_in[None, :], other=0.0)  # S34
-        S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S34
-        lse_2_i = tl.load(lse_2_at + i_first * stride_lse_2_i)  # S36
+        )  # S28, S29
+        dO_id = tl.load(dO_at + i_first * stride_dO_i, mask=d_in[None, :], other=0.0)  # S30
+        dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S30
+        dl_sum_i = tl.load(dl_sum_at + i_first * stride_dl_sum_i)  # S31
+        dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S31
+        Q2_ie = tl.load(Q2_at + i_first * stride_Q2_i, mask=e_in[None, :], other=0.0)  # S33
+        S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S33
+        lse_2_i = tl.load(lse_2_at + i_first * stride_lse_2_i)  # S35
         P_2_3 = tl.exp2(
             S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S35, S36
-        dP_2_3 = -(lam * dP_2_sum_3)  # S37
-        dl2_sum_i = tl.load(dl2_sum_at + i_first * stride_dl2_sum_i)  # S38
-        dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
-        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S40
+        )  # S34, S35
+        dP_2_3 = -(lam * dP_2_sum_3)  # S36
+        dl2_sum_i = tl.load(dl2_sum_at + i_first * stride_dl2_sum_i)  # S37
+        dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S37
+        dK = tl.dot(dS_2.to(Q_ptr.dtype.element_ty), Q_ie, dK, input_precision="ieee")  # S39
         dV = tl.dot(
             (P_4 - P_2_3 * lam).to(dO_ptr.dtype.element_ty), dO_id, dV, input_precision="ieee"
-        )  # S41
-        dK2 = tl.dot(dS2_2.to(Q2_ptr.dtype.element_ty), Q2_ie, dK2, input_precision="ieee")  # S42
+        )  # S40
+        dK2 = tl.dot(dS2_2.to(Q2_ptr.dtype.element_ty), Q2_ie, dK2, input_precision="ieee")  # S41
     # The last, partial block.
     for i_from in range(tl.cast(i_full, tl.int64), tl.cast(M, tl.int64), BLOCK_I):
         i_first = tl.cast(i_from, INDEX)  # counted in 64 bits, or ptxas lets each product wait
         i = i_first + tl.arange(0, BLOCK_I)
         Q_ie = tl.load(
             Q_at + i_first * stride_Q_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
-        )  # S28
-        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S28
-        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S30
+        )  # S27
+        S_sum_3 = tl.dot(K_je, tl.trans(Q_ie), input_precision="ieee")  # S27
+        lse_i = tl.load(lse_at + i_first * stride_lse_i, mask=i < M, other=0.0)  # S29
         P_4 = tl.exp2(
             S_sum_3 * S_3_scale - (lse_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S29, S30
+        )  # S28, S29
         dO_id = tl.load(
             dO_at + i_first * stride_dO_i, mask=(i[:, None] < M) & d_in[None, :], other=0.0
-        )  # S31
-        dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S31
-        dl_sum_i = tl.load(dl_sum_at + i_first * stride_dl_sum_i, mask=i < M, other=0.0)  # S32
-        dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S32
+        )  # S30
+        dP_2_sum_3 = tl.dot(V_jd, tl.trans(dO_id), input_precision="ieee")  # S30
+        dl_sum_i = tl.load(dl_sum_at + i_first * stride_dl_sum_i, mask=i < M, other=0.0)  # S31
+        dS_2 = P_4 * (dP_2_sum_3 - dl_sum_i.to(tl.float32)[None, :])  # S31
         Q2_ie = tl.load(
             Q2_at + i_first * stride_Q2_i, mask=(i[:, None] < M) & e_in[None, :], other=0.0
-        )  # S34
-        S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S34
-        lse_2_i = tl.load(lse_2_at + i_first * stride_lse_2_i, mask=i < M, other=0.0)  # S36
+        )  # S33
+        S2_sum_3 = tl.dot(K2_je, tl.trans(Q2_ie), input_precision="ieee")  # S33
+        lse_2_i = tl.load(lse_2_at + i_first * stride_lse_2_i, mask=i < M, other=0.0)  # S35
         P_2_3 = tl.exp2(
             S2_sum_3 * S_3_scale - (lse_2_i.to(tl.float32) * 1.4426950408889634)[None, :]
-        )  # S35, S36
-        dP_2_3 = -(lam * dP_2_sum_3)  # S37
-        dl2_sum_i = tl.load(dl2_sum_at + i_first * stride_dl2_sum_i, mask=i < M, other=0.0)  # S38
-        dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S38
+        )  # S34, S35
+        dP_2_3 = -(lam * dP_2_sum_3)  # S36
+        dl2_sum_i = tl.load(dl2_sum_at + i_first * stride_dl2_sum_i, mask=i < M, other=0.0)  # S37
+        dS2_2 = P_2_3 * (dP_2_3 - dl2_sum_i.to(tl.float32)[None, :])  # S37
         dK = tl.dot(
             tl.where(i[None, :] < M, dS_2, 0.0).to(Q_ptr.dtype.element_ty),
             Q_ie,
             dK,
             input_precision="ieee"
-        )  # S40
+        )  # S39
         dV = tl.dot(
             tl.where(i[None, :] < M, P_4 - P_2_3 * lam, 0.0).to(dO_ptr.dtype.element_ty),
             dO_id,
             dV,
             input_precision="ieee"
-        )  # S41
+        )  # S40
         dK2 = tl.dot(
             tl.where(i[None, :] < M, dS2_2, 0.0).to(Q2_ptr.dtype.element_ty),
             Q2_ie,
             dK2,
             input_precision="ieee"
-        )  # S42
-    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S33, S40
-    dK2 = dK2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S39, S42
+        )  # S41
+    dK = dK * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S32, S39
+    dK2 = dK2 * (1.0 / tl.sqrt_rn(tl.cast(E, tl.float32)))  # S38, S41
     if dK_ptr is not None:
         tl.store(
             dK_ptr + j[:, None] * stride_dK_j + e[None, :] * stride_dK_e,
             dK,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S40
+        )  # S39
     if dV_ptr is not None:
         tl.store(
             dV_ptr + j[:, None] * stride_dV_j + d[None, :] * stride_dV_d,
             dV,
             mask=(j[:, None] < N) & d_in[None, :]
-        )  # S41
+        )  # S40
     if dK2_ptr is not None:
         tl.store(
             dK2_ptr + j[:, None] * stride_dK2_j + e[None, :] * stride_dK2_e,
             dK2,
             mask=(j[:, None] < N) & e_in[None, :]
-        )  # S42
+        )  # S41
 
 
 def attention_differential_backward_dK_dV_dK2_kernel_config(
@@ -1572,8 +1555,8 @@ def attention_differential_backward_dlam_part1_kernel(
             dlam_part_ptr + h[:, None] * stride_dlam_part_h + i[None, :] * stride_dlam_part_i,
             mask=h[:, None] < H,
             other=0.0
-        )  # S43
-        dlam_part1 = dlam_part1 + tl.sum(dlam_part_hi.to(tl.float32), axis=1)  # S43
+        )  # S42
+        dlam_part1 = dlam_part1 + tl.sum(dlam_part_hi.to(tl.float32), axis=1)  # S42
     # The last, partial block.
     for i_first in range(i_full, M, BLOCK_I):
         i = (i_first + tl.arange(0, BLOCK_I)).to(INDEX)
@@ -1581,9 +1564,9 @@ def attention_differential_backward_dlam_part1_kernel(
             dlam_part_ptr + h[:, None] * stride_dlam_part_h + i[None, :] * stride_dlam_part_i,
             mask=(h[:, None] < H) & (i[None, :] < M),
             other=0.0
-        )  # S43
-        dlam_part1 = dlam_part1 + tl.sum(dlam_part_hi.to(tl.float32), axis=1)  # S43
-    tl.store(dlam_part1_ptr + (b * H + h) * stride_dlam_part1_0, dlam_part1, mask=h < H)  # S43
+        )  # S42
+        dlam_part1 = dlam_part1 + tl.sum(dlam_part_hi.to(tl.float32), axis=1)  # S42
+    tl.store(dlam_part1_ptr + (b * H + h) * stride_dlam_part1_0, dlam_part1, mask=h < H)  # S42
 
 
 def attention_differential_backward_dlam_part1_kernel_config(
@@ -1628,16 +1611,16 @@ def attention_differential_backward_dlam_kernel(
     # Full blocks.
     for n_first in range(0, n_full, BLOCK_N):
         n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
-        dlam_part1_n = tl.load(dlam_part1_ptr + n * stride_dlam_part1_n)  # S44
-        dlam = dlam + tl.sum(dlam_part1_n.to(tl.float32), axis=0)  # S44
+        dlam_part1_n = tl.load(dlam_part1_ptr + n * stride_dlam_part1_n)  # S43
+        dlam = dlam + tl.sum(dlam_part1_n.to(tl.float32), axis=0)  # S43
     # The last, partial block.
     for n_first in range(n_full, n_stop, BLOCK_N):
         n = (n_first + tl.arange(0, BLOCK_N)).to(INDEX)
         dlam_part1_n = tl.load(
             dlam_part1_ptr + n * stride_dlam_part1_n, mask=n < n_stop, other=0.0
-        )  # S44
-        dlam = dlam + tl.sum(dlam_part1_n.to(tl.float32), axis=0)  # S44
-    tl.store(dlam_ptr, dlam)  # S44
+        )  # S43
+        dlam = dlam + tl.sum(dlam_part1_n.to(tl.float32), axis=0)  # S43
+    tl.store(dlam_ptr, dlam)  # S43
 
 
 def attention_differential_backward_dlam_kernel_config(BLOCK_N, num_warps, num_stages):
@@ -1795,7 +1778,8 @@ def attention_differential_forward(Q, K, V, Q2, K2, lam, *, tune=True):
         tune: Whether a GPU tries several block sizes; else the default.
 
     Returns:
-        O (B, H, M, D), lse (B, H, M) in float32, lse_2 (B, H, M) in float32.
+        O (B, H, M, D), lse (B, H, M) in float32, lse_2 (B, H, M) in float32, O2 (B, H, M, D) in
+        float32.
 
     Raises:
         ValueError: An argument does not fit; the message says which and how.
@@ -1829,7 +1813,8 @@ def attention_differential_forward(Q, K, V, Q2, K2, lam, *, tune=True):
     lse = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     lse_2 = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
     O = torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device)
-    index = _index_type(Q, K, V, Q2, K2, lse, lse_2, O)
+    O2 = torch.empty((B, H, M, D), dtype=torch.float32, device=Q.device)
+    index = _index_type(Q, K, V, Q2, K2, lse, lse_2, O, O2)
     width = Q.element_size()
 
     lanes = {
@@ -1854,7 +1839,7 @@ def attention_differential_forward(Q, K, V, Q2, K2, lam, *, tune=True):
     if min(B, H, M) > 0:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, Q2, K2, lse, lse_2, O,
+                Q, K, V, Q2, K2, lse, lse_2, O, O2,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
@@ -1863,6 +1848,7 @@ def attention_differential_forward(Q, K, V, Q2, K2, lam, *, tune=True):
                 *lse.stride(),
                 *lse_2.stride(),
                 *O.stride(),
+                *O2.stride(),
                 lam,
                 H, M, N,
                 E=E, D=D,
@@ -1870,11 +1856,11 @@ def attention_differential_forward(Q, K, V, Q2, K2, lam, *, tune=True):
                 **lanes,
                 **blocks, enable_fp_fusion=True,
             )
-    return O, lse, lse_2
+    return O, lse, lse_2, O2
 
 
 def attention_differential_backward(
-    Q, K, V, Q2, K2, lam, lse, lse_2, dO, *, wanted=None, tune=True
+    Q, K, V, Q2, K2, lam, lse, lse_2, O2, dO, *, wanted=None, tune=True
 ):
     """Return the gradients of attention_differential.
 
@@ -1887,6 +1873,7 @@ def attention_differential_backward(
         lam: A real number.
         lse: (B, H, M), float32, any strides.
         lse_2: (B, H, M), float32, any strides.
+        O2: (B, H, M, D), float32, any strides.
         dO: (B, H, M, D), float16, bfloat16 or float32, any strides.
         wanted: The names of the gradients that are asked for; all by default. The others are
             None, and cost nothing.
@@ -1902,7 +1889,8 @@ def attention_differential_backward(
     _check_tensors(
         ("Q", Q, 4, _FLOAT), ("K", K, 4, _FLOAT), ("V", V, 4, _FLOAT), ("Q2", Q2, 4, _FLOAT),
         ("K2", K2, 4, _FLOAT), ("lse", lse, 3, (torch.float32,)),
-        ("lse_2", lse_2, 3, (torch.float32,)), ("dO", dO, 4, _FLOAT)
+        ("lse_2", lse_2, 3, (torch.float32,)), ("O2", O2, 4, (torch.float32,)),
+        ("dO", dO, 4, _FLOAT)
     )
     lam = _real("lam", lam)
     B, H, M, E = Q.shape
@@ -1936,6 +1924,12 @@ def attention_differential_backward(
         "(B, H, M) with B = Q.shape[0], H = Q.shape[1] and M = Q.shape[2]"
     )
     _check_shape(
+        "O2",
+        O2,
+        (B, H, M, D),
+        "(B, H, M, D) with B = Q.shape[0], H = Q.shape[1], M = Q.shape[2] and D = V.shape[3]"
+    )
+    _check_shape(
         "dO",
         dO,
         (B, H, M, D),
@@ -1951,9 +1945,6 @@ def attention_differential_backward(
     dl2_sum = None
     if wanted & {"dQ", "dK", "dV", "dQ2", "dK2"}:
         dl2_sum = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
-    O2 = None
-    if "dlam" in wanted:
-        O2 = torch.empty((B, H, M, D), dtype=torch.float32, device=Q.device)
     dlam_part = None
     if "dlam" in wanted:
         dlam_part = torch.empty((B, H, M), dtype=torch.float32, device=Q.device)
@@ -1984,11 +1975,11 @@ def attention_differential_backward(
             K2,
             lse,
             lse_2,
+            O2,
             dO,
             dlam_part1,
             dl_sum,
             dl2_sum,
-            O2,
             dlam_part,
             dQ,
             dK,
@@ -2004,25 +1995,25 @@ def attention_differential_backward(
         "BLOCK_D": max(16, triton.next_power_of_2(D)), "BLOCK_E": max(16, triton.next_power_of_2(E))
     }
     if _INTERPRETED or not tune:
-        run = attention_differential_backward_O2_kernel
+        run = attention_differential_backward_dl_sum_dl2_sum_kernel
         blocks = _fitted(
-            attention_differential_backward_O2_kernel_default[width],
-            attention_differential_backward_O2_kernel_footprint,
+            attention_differential_backward_dl_sum_dl2_sum_kernel_default[width],
+            attention_differential_backward_dl_sum_dl2_sum_kernel_footprint,
             width,
             lanes,
             Q.device.index
         ).all_kwargs()
     else:
-        run = attention_differential_backward_O2_kernel_tuned[width]
+        run = attention_differential_backward_dl_sum_dl2_sum_kernel_tuned[width]
         blocks = {}
 
     def grid(meta):
         return (B * H * triton.cdiv(M, meta["BLOCK_I"]),)
 
-    if min(B, H, M) > 0:
+    if min(B, H, M) > 0 and wanted & {"dQ", "dK", "dV", "dQ2", "dK2"}:
         with torch.cuda.device_of(Q):
             run[grid](
-                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum, O2,
+                Q, K, V, Q2, K2, lse, lse_2, dO, dl_sum, dl2_sum,
                 *Q.stride(),
                 *K.stride(),
                 *V.stride(),
@@ -2031,9 +2022,8 @@ def attention_differential_backward(
                 *lse.stride(),
                 *lse_2.stride(),
                 *dO.stride(),
-                *_strides(dl_sum, 0, 1, 2),
-                *_strides(dl2_sum, 0, 1, 2),
-                *_strides(O2, 0, 1, 2, 3),
+                *dl_sum.stride(),
+                *dl2_sum.stride(),
                 lam,
                 H, M, N,
                 E=E, D=D,
@@ -2055,9 +2045,9 @@ def attention_differential_backward(
     if min(B, H, M) > 0 and "dlam" in wanted:
         with torch.cuda.device_of(Q):
             run[grid](
-                dO, O2, dlam_part,
-                *dO.stride(),
+                O2, dO, dlam_part,
                 *O2.stride(),
+                *dO.stride(),
                 *dlam_part.stride(),
                 H, M, D,
                 INDEX=index,
@@ -2190,11 +2180,11 @@ def attention_differential_backward(
     return dQ, dK, dV, dQ2, dK2, dlam
 
 
-@torch.library.custom_op(_free("attention_differential_forward_314d7d8f"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_forward_fc3fafc0"), mutates_args=())
 def _attention_differential_forward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
     lam: float, lam_tensor: torch.Tensor | None, tune: bool
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     return attention_differential_forward(Q, K, V, Q2, K2, lam, tune=tune)
 
 
@@ -2208,14 +2198,15 @@ def _(Q, K, V, Q2, K2, lam, lam_tensor, tune):
         torch.empty((B, H, M, D), dtype=Q.dtype, device=Q.device),
         torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
         torch.empty((B, H, M), dtype=torch.float32, device=Q.device),
+        torch.empty((B, H, M, D), dtype=torch.float32, device=Q.device),
     )
 
 
-@torch.library.custom_op(_free("attention_differential_backward_314d7d8f"), mutates_args=())
+@torch.library.custom_op(_free("attention_differential_backward_fc3fafc0"), mutates_args=())
 def _attention_differential_backward_operator(
     Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, Q2: torch.Tensor, K2: torch.Tensor,
-    lam: float, lse: torch.Tensor, lse_2: torch.Tensor, dO: torch.Tensor, wanted: list[bool],
-    tune: bool
+    lam: float, lse: torch.Tensor, lse_2: torch.Tensor, O2: torch.Tensor, dO: torch.Tensor,
+    wanted: list[bool], tune: bool
 ) -> list[torch.Tensor]:
     found = attention_differential_backward(
         Q,
@@ -2226,6 +2217,7 @@ def _attention_differential_backward_operator(
         lam,
         lse,
         lse_2,
+        O2,
         dO,
         wanted=[
             name
@@ -2238,7 +2230,7 @@ def _attention_differential_backward_operator(
 
 
 @_attention_differential_backward_operator.register_fake
-def _(Q, K, V, Q2, K2, lam, lse, lse_2, dO, wanted, tune):
+def _(Q, K, V, Q2, K2, lam, lse, lse_2, O2, dO, wanted, tune):
     B = Q.shape[0]
     H = Q.shape[1]
     M = Q.shape[2]
@@ -2259,18 +2251,18 @@ def _(Q, K, V, Q2, K2, lam, lse, lse_2, dO, wanted, tune):
 def _attention_differential_keep(ctx, inputs, output):
     """Save what the gradients are worked out from."""
     Q, K, V, Q2, K2, lam, lam_tensor, tune = inputs
-    O, lse, lse_2 = output
-    ctx.save_for_backward(Q, K, V, Q2, K2, lse, lse_2, lam_tensor)
+    O, lse, lse_2, O2 = output
+    ctx.save_for_backward(Q, K, V, Q2, K2, lse, lse_2, O2, lam_tensor)
     ctx.numbers = lam, tune
     ctx.like = (_like(O),)
-    ctx.mark_non_differentiable(lse, lse_2)
+    ctx.mark_non_differentiable(lse, lse_2, O2)
     ctx.set_materialize_grads(False)
 
 
 def _attention_differential_gradients(ctx, *found):
     """Return a gradient for each argument, None where none is asked for."""
-    dO, _, _ = found
-    Q, K, V, Q2, K2, lse, lse_2, lam_tensor = ctx.saved_tensors
+    dO, _, _, _ = found
+    Q, K, V, Q2, K2, lse, lse_2, O2, lam_tensor = ctx.saved_tensors
     lam, tune = ctx.numbers
     (O_like,) = ctx.like
     if dO is None:
@@ -2279,7 +2271,7 @@ def _attention_differential_gradients(ctx, *found):
     wanted = [needed[0], needed[1], needed[2], needed[3], needed[4], needed[6]]
     found = iter(
         _attention_differential_backward_operator(
-            Q, K, V, Q2, K2, lam, lse, lse_2, dO, wanted, tune
+            Q, K, V, Q2, K2, lam, lse, lse_2, O2, dO, wanted, tune
         )
     )
     dQ, dK, dV, dQ2, dK2, dlam = (next(found) if each else None for each in wanted)
@@ -2320,7 +2312,7 @@ def attention_differential(Q, K, V, Q2, K2, lam, *, tune=True):
     Raises:
         ValueError: An argument does not fit; the message says which and how.
     """
-    O, _, _ = _attention_differential_forward_operator(
+    O, _, _, _ = _attention_differential_forward_operator(
         Q, K, V, Q2, K2, _number("lam", lam), _handle(lam), tune
     )
     return O

@@ -221,3 +221,33 @@ def f(X: Float[Array, "M"], T: int):
         np.testing.assert_array_equal(execute(seen.program, inputs=inputs)["x"], want)
     summed = text.replace("x[i] * X[i] + t", "x[i] + X[i] * t")
     assert with_repetitions_written_out(program(summed)) is None
+
+
+def test_rows_that_are_added_to_others_are_handed_over() -> None:
+    """What attention gathers is not gathered again to learn what its gradient sums to."""
+    text = """
+def with_residual(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"],
+                  X: Float[Array, "M D"]):
+    Y = zeros((M, D))
+    for i in range(M):
+        o = zeros(D)
+        m = -inf; l = 0.0
+        for j in range(N):
+            m = max(m, Q[i] @ K[j])
+        for j in range(N):
+            p = exp(Q[i] @ K[j] - m)
+            l += p
+            for d in range(D):
+                o[d] += p * V[j, d]
+        for d in range(D):
+            Y[i, d] = X[i, d] + o[d] / l
+    return Y
+"""
+    found = backward(program(text))
+    assert "o" in {saved.name for saved in found.saved}
+    assert "o[i, d]" not in listing(found.program).replace("dY[i, d] * o[i, d]", "")
+
+    def torch_(q: Any, k: Any, v: Any, x: Any) -> Any:
+        return x + torch.softmax(q @ k.mT, -1) @ v
+
+    compare(text, torch_, normal((5, 4), (19, 4), (19, 3), (5, 3)), [])

@@ -92,6 +92,10 @@ class Saver:
             return True
         return self._place(self.system.definitions[name]) is not None
 
+    def holds(self, name: str) -> bool:
+        """Tell whether an array of the forward listing holds a definition in the end."""
+        return self._whole(name) is not None
+
     def extended(self, saved: list[str]) -> tuple[Program, dict[str, str]]:
         """Return the listing with what is saved behind its outputs, and what that is called."""
         names = {definition: name for name, definition in self.reading.outputs.items()}

@@ -162,7 +162,7 @@ class Writer:
             seen.add(name)
             stored = self.is_stored(name)
             given = definition.origin == "forward" and name not in self.kept
-            if stored and given and saver.can(name):
+            if stored and given and (saver.can(name) or self._is_held(definition, saver)):
                 self.saved.append(name)
                 return
             for read in definition.reads():
@@ -181,6 +181,15 @@ class Writer:
                         if isinstance(part, Read):
                             visit(part.access.array)
         return list(order)
+
+    def _is_held(self, definition: Definition, saver: Saver) -> bool:
+        """Tell whether an array holds a sum of what would be worked out again for it as well.
+
+        Attention with a residual gathers rows of values that it does not return.
+        """
+        again = any(name in self.system.definitions for name in definition.reads())
+        small = definition.has_reduction and self.sizes.fits(definition.extents)
+        return again and small and saver.holds(definition.name)
 
     # Nests
 
