@@ -589,7 +589,10 @@ def test_a_number_and_its_inverse_cancel() -> None:
 
 
 GATED = """
-def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], X: Float[Array, "M D"], g: Float[Array, "M D"]):
+def f(
+    Q: Float[Array, "M E"], K: Float[Array, "N E"], X: Float[Array, "M D"],
+    g: Float[Array, "M D"],
+):
     O = zeros((N, D))
     for j in range(N):
         for i in range(j, M):
