@@ -139,6 +139,22 @@ def test_sizes_read_off_an_array(line: str) -> None:
         assert len(find(program, Assign)) == 1
 
 
+@pytest.mark.parametrize("shape", ['Float[Array, "M N"]', None])
+def test_sizes_are_counted_from_the_end_as_well(shape: str | None) -> None:
+    argument = "A" if shape is None else f"A: {shape}"
+    one, other = (
+        read(
+            f"def f({argument}):\n    N = A.shape[{last}]\n"
+            f"    for i in range(A.shape[{last - 1}]):\n"
+            f"        for j in range(N): A[i, j] = 0.0\n"
+        )
+        for last in (-1, 1)
+    )
+    assert find(one, Loop)[0].range == find(other, Loop)[0].range
+    if shape is not None:
+        assert one.body == other.body
+
+
 def test_sizes_that_are_only_compared() -> None:
     program = in_loop("if i < K and j - W <= i: x[i] = 1.0", signature="x, K, W, N")
     assert isinstance(find(program, If)[0].condition, Every)

@@ -38,6 +38,7 @@ def read_off(
         if sizes is None or not all(counts[name] == 1 for _, _, name in sizes if name != "_"):
             left.append(statement)
             continue
+        sizes = [(a, d + len(declared.get(a, ())) if d < 0 else d, name) for a, d, name in sizes]
         if all(_agrees(size, arrays, declared, found) for size in sizes):
             for array, dimension, name in sizes:
                 known = found.setdefault(array, {})
@@ -57,7 +58,7 @@ def _agrees(
     found: dict[str, dict[int, str]],
 ) -> bool:
     array, dimension, name = size
-    if array not in arrays or name in arrays:
+    if array not in arrays or name in arrays or dimension < 0:
         return False
     if array in declared:
         known = declared[array]
