@@ -73,3 +73,23 @@ def test_powers_that_may_be_too_large_stay_as_they_are_written() -> None:
     """log(exp(L) + exp(s)) is infinite where exp(s) is, and so is what runs."""
     text = ring("new = log(exp(L) + exp(s))")
     assert "logarithms" not in {step.kind for step in derive(program(text), "fold").steps}
+
+
+LABELLED = """
+def f(X: Float[Array, "N V"], y: Int[Array, "N", "0:V"]):
+    loss = zeros(N)
+    for n in range(N):
+        lse = -inf
+        own = 0.0
+        for v in range(V):
+            if v == y[n]:
+                own = X[n, v]
+            lse = max(lse, X[n, v]) + log(1 + exp(-abs(lse - X[n, v])))
+        loss[n] = lse - own
+    return loss
+"""
+
+
+def test_what_a_guard_picks_beside_it_is_no_obstacle() -> None:
+    (kernel,) = lowered(program(LABELLED)).kernels
+    assert not any(isinstance(op, ElementLoop) for op in ops_in(kernel.body))

@@ -11,6 +11,7 @@ pass that appends blocks to a maximum and sums.
 
 from __future__ import annotations
 
+from looptrans.adjoint.normalizing.picking import with_picks_added
 from looptrans.adjoint.reading.closing import with_logarithms_closed
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
@@ -28,6 +29,13 @@ def logarithms_closed(program: Program) -> DerivationStep:
         NotDone: There is none.
     """
     found = with_logarithms_closed(program)
+    shown: tuple[Certificate, ...] = ()
+    if found is None:
+        # What a loop sets where it comes to one element is a sum, too, and no obstacle.
+        picked = with_picks_added(program)
+        found = None if picked is None else with_logarithms_closed(picked.program)
+        if picked is not None:
+            shown = (picked.certificate,)
     if found is None:
         raise NotDone("no loop carries the logarithm of a sum of powers")
     below = Certificate(
@@ -48,5 +56,5 @@ def logarithms_closed(program: Program) -> DerivationStep:
         (),
         program,
         done(found.after),
-        (*found.certificates, below, rounding),
+        (*shown, *found.certificates, below, rounding),
     )
