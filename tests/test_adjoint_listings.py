@@ -19,7 +19,7 @@ from looptrans.ir.listing import assign_text, index_text
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.named import relabelled
 from looptrans.ir.program import Assign, Declaration, Loop, Program
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import nodes, placed
 from tests.analysis import program, spec
 from tests.test_adjoint_closed import gaps
 from tests.test_adjoint_torch import gradients
@@ -1727,4 +1727,42 @@ def f(Q: Float[Array, "B H*R T E"], K: Float[Array, "B H T E"], n: Int[Array, "B
 """)
     found = backward(listed)
     assert "dscale_part = zeros((B, H * R, T)" in text_of(found.program)
+    check(listed, found)
+
+
+def test_a_sum_of_what_is_the_opposite_of_an_array_is_done_first() -> None:
+    """It is one with the sum of the array itself, and makes a matrix product as that does."""
+    listed = program("""
+def f(Q: Float[Array, "M 2 E"], K: Float[Array, "N 2 E"], V: Float[Array, "N D"],
+      lam: float, c: float):
+    O = zeros((M, D))
+    acc = zeros((M, D))
+    for i in range(M):
+        m1 = -inf
+        m2 = -inf
+        for j in range(N):
+            m1 = max(m1, sum(Q[i, 0, e] * K[j, 0, e] for e in range(E)))
+            m2 = max(m2, sum(Q[i, 1, e] * K[j, 1, e] for e in range(E)))
+        l1 = 0.0
+        l2 = 0.0
+        for j in range(N):
+            l1 += exp(sum(Q[i, 0, e] * K[j, 0, e] for e in range(E)) - m1)
+            l2 += exp(sum(Q[i, 1, e] * K[j, 1, e] for e in range(E)) - m2)
+        for j in range(N):
+            one = exp(sum(Q[i, 0, e] * K[j, 0, e] for e in range(E)) - m1) / l1
+            two = exp(sum(Q[i, 1, e] * K[j, 1, e] for e in range(E)) - m2) / l2
+            p = one - (lam + c) * two
+            for d in range(D):
+                acc[i, d] += p * V[j, d]
+        r = sum(acc[i, d] ** 2 for d in range(D))
+        for d in range(D):
+            O[i, d] = acc[i, d] / sqrt(r + 1.0)
+    return O
+""")
+    found = backward(listed)
+    text = text_of(found.program)
+    assert "sum(-" not in text
+    for place in placed(found.program):
+        if isinstance(place.node, Assign) and place.node.targets[0].array.startswith("dl"):
+            assert "d" not in {loop.variable for loop in place.loops}
     check(listed, found)

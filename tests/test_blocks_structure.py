@@ -586,3 +586,28 @@ def test_numbers_meet_before_they_meet_elements(given: str) -> None:
 def test_a_number_and_its_inverse_cancel() -> None:
     text = emitted_with_backward(program(CAPPED.format(given="s"))).text
     assert " dw * tanh_slope_w_in  #" in text  # dw * c * tanh_slope_w_in / c
+
+
+GATED = """
+def f(
+    Q: Float[Array, "M E"], K: Float[Array, "N E"], X: Float[Array, "M D"],
+    g: Float[Array, "M D"],
+):
+    O = zeros((N, D))
+    for j in range(N):
+        for i in range(j, M):
+            s = exp(-abs(sum(Q[i, e] * K[j, e] for e in range(E))))
+            for d in range(D):
+                O[j, d] += s * X[i, d] / (1.0 + exp(-g[i, d]))
+    return O
+"""
+
+
+def test_what_a_sigmoid_gates_is_an_operand_also_where_iterations_do_not_count() -> None:
+    """1 + exp(-g) may be infinite, and x / inf is 0: the other operand is masked, this one not."""
+    kernel = only_kernel(made_of(GATED))
+    over = [op for op in ops_in(kernel.body) if isinstance(op, TileLoop) and op.dim.name == "i"]
+    assert {op.kind for op in over} == {"full", "boundary"}
+    for loop in over:
+        assert len(dots(loop.body)) == 2
+    assert max(len(dims_of(part)) for part in parts(kernel.body)) == 2

@@ -139,6 +139,47 @@ def test_sizes_read_off_an_array(line: str) -> None:
         assert len(find(program, Assign)) == 1
 
 
+@pytest.mark.parametrize("shape", ['Float[Array, "M N"]', None])
+def test_sizes_are_counted_from_the_end_as_well(shape: str | None) -> None:
+    argument = "A" if shape is None else f"A: {shape}"
+    one, other = (
+        read(
+            f"def f({argument}):\n    N = A.shape[{last}]\n"
+            f"    for i in range(A.shape[{last - 1}]):\n"
+            f"        for j in range(N): A[i, j] = 0.0\n"
+        )
+        for last in (-1, 1)
+    )
+    assert find(one, Loop)[0].range == find(other, Loop)[0].range
+    if shape is not None:
+        assert one.body == other.body
+
+
+def test_an_array_is_made_like_another() -> None:
+    program = read("""
+def f(A: Float[Array, "M N"], B: Float8e4m3fn[Array, "N K"]):
+    x = np.zeros_like(A)
+    y = full_like(A, -inf)
+    z = zeros(B.shape, dtype=float32)
+    for i in range(M):
+        x[i, 0] = A[i, 0]
+    return x, y, z
+""")
+    made = [(n.creation.function, n.creation.shape) for n in find(program, Declaration)]
+    assert made == [("zeros", (M, N)), ("full", (M, N)), ("zeros", (N, Param("K")))]
+
+
+def test_what_is_made_like_others_has_no_type_of_theirs() -> None:
+    with pytest.raises(ListingError, match="zeros_like"):
+        read("""
+def f(A: Float8e4m3fn[Array, "M"]):
+    x = zeros_like(A)
+    for i in range(M):
+        x[i] = 1.0
+    return x
+""")
+
+
 def test_sizes_that_are_only_compared() -> None:
     program = in_loop("if i < K and j - W <= i: x[i] = 1.0", signature="x, K, W, N")
     assert isinstance(find(program, If)[0].condition, Every)

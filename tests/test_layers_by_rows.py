@@ -9,7 +9,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 import pytest
 
 from looptrans.adjoint.backward import backward
-from looptrans.blocks.block_ir.ops import has_products
+from looptrans.blocks.block_ir.ops import TileLoop, has_products, ops_in
 from looptrans.blocks.fitting.whole_rows import (
     multiplies_over_lanes,
     multiplies_whole_rows,
@@ -115,6 +115,33 @@ def test_weights_of_keys_are_worked_out_again(text: str) -> None:
     assert not found.saved
     large = {array.name for array in found.program.arrays if array.rank > 1}
     assert large == {"Q", "K", "V", "dy", "dQ", "dK", "dV"}
+
+
+SCALED = """
+def scaled(
+    Q: Float[Array, "B M E"], K: Float[Array, "B N E"], V: Float[Array, "B N D"]
+):
+    A = zeros((B, M, N))
+    y = zeros((B, M, D))
+    for b in range(B):
+        for i in range(M):
+            for j in range(N):
+                s = 0.0
+                for e in range(E):
+                    s += Q[b, i, e] * K[b, j, e]
+                s = s / sqrt(E)
+                A[b, i, j] = log(1.0 + exp(s))
+            for d in range(D):
+                y[b, i, d] = sum(A[b, i, j] * V[b, j, d] for j in range(N))
+    return y
+"""
+
+
+def test_weights_of_sums_that_are_scaled_in_place_are_no_row_in_registers() -> None:
+    (kernel,) = lowered(program(SCALED)).kernels
+    assert has_products(kernel.body)
+    assert not multiplies_whole_rows(kernel)
+    assert any(isinstance(op, TileLoop) and op.dim.name == "j" for op in ops_in(kernel.body))
 
 
 def test_the_gradient_of_a_sum_of_products_is_one_array() -> None:

@@ -668,6 +668,27 @@ def test_bfloat16_is_refused_in_the_interpreter() -> None:
         verify(program_of(MATMUL), dtypes=["bfloat16"])
 
 
+IN_BFLOAT16 = """
+def f(x: Float[Array, "N"]):
+    q = zeros(N, dtype=bfloat16)
+    y = zeros(N)
+    for i in range(N):
+        q[i] = 2.0 * x[i]
+    for i in range(N):
+        y[i] = q[N - 1 - i]
+    return y
+"""
+
+
+def test_so_is_what_a_listing_stores_in_it() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("kernels run on the GPU")
+    with pytest.raises(CannotVerify, match=r"q is created in bfloat16.*or dtype=float16"):
+        verify(program_of(IN_BFLOAT16))
+    said = "q is torch.bfloat16, which Triton's interpreter gets wrong"
+    assert said in emitted(program_of(IN_BFLOAT16)).text
+
+
 def test_the_report_is_the_same_twice() -> None:
     one, other = report_of(product), report_of(product)
     assert verification_text(one) == verification_text(other)

@@ -82,10 +82,24 @@ IN_PLACE = """
                 O[i, d] += p * V[j, d]  # S17: the weighted mean
     return O
 """
+OWN_ROW = """
+        acc = zeros(D)
+        for j in range(0, N):
+            p = exp(S[i, j] - m) / l - c * exp(T[i, j] - k) / n
+            for d in range(0, D):
+                acc[d] += p * V[j, d]
+        for d in range(0, D):
+            O[i, d] = 2.0 * acc[d]
+    return O
+"""
 SIZES = {"M": 19, "N": 37, "E": 5, "D": 6, "c": 0.3}
 
 
-@pytest.mark.parametrize("body", [SCALARS, TABLE, IN_PLACE], ids=["scalars", "table", "in place"])
+@pytest.mark.parametrize(
+    "body",
+    [SCALARS, TABLE, IN_PLACE, OWN_ROW],
+    ids=["scalars", "table", "in place", "a row of its own"],
+)
 def test_a_difference_of_weights_is_one_pass(body: str) -> None:
     before = program(HEAD + body)
     found = with_weights_apart(before)

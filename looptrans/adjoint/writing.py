@@ -54,6 +54,7 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.listing import condition_text, contract_text, index_text
 from looptrans.ir.program import Declaration, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
@@ -300,11 +301,25 @@ class Writer:
                 for a, p in outside
                 if self._is_worked_out_again(a) and of_others & set(free_variables(a))
             ]
-            if not again or any(self._is_worked_out_again(a) for a, _ in inside):
+            known = [(self._from_memory(a), p) for a, p in inside]
+            summed = tuple((a, p) for a, p in known if a is not None)
+            if not again or len(summed) < len(inside):
                 continue
-            first = value_of([Term(Fraction(1), tuple(inside), (), (g,))])
+            first = value_of([Term(Fraction(1), summed, (), (g,))])
             return replace(term, generators=others, factors=(*outside, (first, 1)))
         return term
+
+    def _from_memory(self, value: Value) -> Value | None:
+        """Return a value by what is in memory, one element after the other; None with sums."""
+
+        def change(part: Value) -> Value | None:
+            if not isinstance(part, Read) or not self._is_worked_out_again(part):
+                return None
+            inner = self.system.instance(part.access.array, part.access.indices)
+            return replaced(inner, change)
+
+        found = replaced(value, change)
+        return None if found != value and has_sum(found) else found
 
     def _is_worked_out_again(self, value: Value) -> bool:
         """Tell whether a value reads what is not in memory."""

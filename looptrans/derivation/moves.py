@@ -31,6 +31,7 @@ from looptrans.derivation.joined.worked_out_again import (
 from looptrans.derivation.one_loop.blocks import in_blocks
 from looptrans.derivation.one_loop.digits import digit_loops
 from looptrans.derivation.one_loop.guard import guard, without_choices
+from looptrans.derivation.one_loop.logarithms import logarithms_closed
 from looptrans.derivation.one_loop.parts import in_parts
 from looptrans.derivation.one_loop.state import change_and_guard, change_state, divide_behind
 from looptrans.derivation.one_loop.two_nests import in_two_nests
@@ -46,6 +47,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
     "results worked out again": (results_worked_out_again, ()),
+    "logarithms": (logarithms_closed, ()),
     "state": (in_state, (str,)),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),

@@ -12,12 +12,15 @@ from looptrans.ir.program import Program
 
 
 def in_order(work: Work) -> None:
-    """Make loops over blocks loops over everything, and bring free loops outward."""
+    """Make loops over blocks loops over everything, and bring free loops outward.
+
+    Loops that carry the logarithm of a sum of powers come in their closed form.
+    """
     seen: set[Program] = set()
     while work.program not in seen:
         seen.add(work.program)
         mark = work.mark()
-        if all(work.take(kind) is not None for kind in ORDER):
+        if all(work.take(kind) is not None for kind in (*ORDER, "logarithms")):
             break
         if work.program in seen:  # ways that undo each other end here
             work.back_to(mark)

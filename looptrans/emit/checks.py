@@ -190,7 +190,7 @@ class Checks:
             seen.add(condition)
             lines += statement(f"if {condition}:", 1)
             values = f"{{{needed}}} elements along dimension {axis}; it has {{{extent}}}"
-            lines += _raised(f"{array} should have at least ", values, 2)
+            lines += raised(f"{array} should have at least ", values, 2)
         return lines
 
     def _check_below(self) -> list[str]:
@@ -206,7 +206,7 @@ class Checks:
             if not any(condition in line for line in lines):
                 lines += statement(f"if {condition}:", 1)
                 said = f"subscript {axis} of {array} would be negative: "
-                lines += _raised(*((said + lowest, "") if is_known else (said, f"{{{lowest}}}")), 2)
+                lines += raised(*((said + lowest, "") if is_known else (said, f"{{{lowest}}}")), 2)
         return lines
 
     def _where(self, lengths: tuple[Index, ...], condition: str) -> str:
@@ -232,7 +232,7 @@ class Checks:
             names = mentioned(contract.condition)
             values = ", ".join(f"{name} = {{{self.facts.names[name]}}}" for name in names)
             lines += statement(f"if {failing}:", 1)
-            lines += _raised(f"the listing assumes {shown}; ", f"here {values}", 2)
+            lines += raised(f"the listing assumes {shown}; ", f"here {values}", 2)
         return lines
 
     def _check_contents(self) -> list[str]:
@@ -246,7 +246,7 @@ class Checks:
             lines += statement(f"if (({name} < {low}) | ({name} >= {high})).any():", 2)
             ends = [end if end.isdigit() else f"{{{end}}}" for end in (low, high)]
             said = f"{array.name} should hold integers from "
-            lines += _raised(said, f"{ends[0]} up to, not including, {ends[1]}", 3)
+            lines += raised(said, f"{ends[0]} up to, not including, {ends[1]}", 3)
         for contract in self.facts.about_contents():
             if has_variables(contract.condition) and not contract.generators:
                 continue
@@ -269,11 +269,11 @@ class Checks:
             text = f"not all({condition} {bounds})" if bounds else f"not ({condition})"
             lines += statement(f"if {text}:", 2)
             shown = contract_text(contract).removeprefix("assert ")
-            lines += _raised(f"the listing assumes {shown}", "", 3)
+            lines += raised(f"the listing assumes {shown}", "", 3)
         return lines if len(lines) > 1 else []
 
 
-def _raised(said: str, values: str, depth: int) -> list[str]:
+def raised(said: str, values: str, depth: int) -> list[str]:
     """Return a `raise ValueError` with a text and values, over as many lines as it takes."""
     plain = said.replace("\\", "\\\\").replace('"', '\\"')
     whole = f'f"{plain.replace("{", "{{").replace("}", "}}")}{values}"' if values else f'"{plain}"'

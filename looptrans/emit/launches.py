@@ -20,6 +20,7 @@ from looptrans.emit.arguments import (
     Stride,
     is_constexpr,
 )
+from looptrans.emit.checks import raised
 from looptrans.emit.facts import Facts
 from looptrans.emit.head import grouped
 from looptrans.emit.layout import INDENT, filled, statement
@@ -54,6 +55,11 @@ class Launches:
             names = ", ".join(self.facts.names[name] for name in given)
             call = self.facts.call("_outputs", "out", str(len(given)))
             lines += statement(f"{names} = {call}", 1)
+        short = next((m for m in self.facts.program.made if m.dtype == "bfloat16"), None)
+        if short is not None:
+            text = f"{short.array} is torch.bfloat16, which Triton's interpreter gets wrong: "
+            lines += statement("if _INTERPRETED:", 1)
+            lines += raised(f"{text}create it with dtype=float16", "", 2)
         for made in self.facts.program.made:
             name = self.facts.names[made.array]
             shape = shape_python(made.shape, self.facts.names)

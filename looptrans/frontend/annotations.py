@@ -122,6 +122,13 @@ def shape_of(annotation: ast.expr | None) -> Shape | None:
             return Shape(element, tuple(extents), values)
 
 
+def says_its_type(annotation: ast.expr | None) -> bool:
+    """Tell whether an annotation says how many bits elements have, as `Float32[Array, "N"]`."""
+    node = _unquoted(annotation)
+    name = _name(node.value) if isinstance(node, ast.Subscript) else ""
+    return any(character.isdigit() for character in name)
+
+
 def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
     """Return an annotation that is written as a string as if it were not."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):

@@ -38,6 +38,7 @@ def read_off(
         if sizes is None or not all(counts[name] == 1 for _, _, name in sizes if name != "_"):
             left.append(statement)
             continue
+        sizes = [(a, d + len(declared.get(a, ())) if d < 0 else d, name) for a, d, name in sizes]
         if all(_agrees(size, arrays, declared, found) for size in sizes):
             for array, dimension, name in sizes:
                 known = found.setdefault(array, {})
@@ -50,6 +51,48 @@ def read_off(
     return left, found
 
 
+def with_shapes_written(
+    body: list[ast.stmt], ranks: dict[str, int], alike: set[str]
+) -> list[ast.stmt]:
+    """Write the shape of an array that is made like another one: zeros_like(V), zeros(V.shape).
+
+    Args:
+        body: The statements of a function.
+        ranks: How many dimensions the arguments have.
+        alike: Those of real numbers of any type: what is made like others has theirs.
+    """
+    return [_Shapes(ranks, alike).visit(statement) for statement in body]
+
+
+class _Shapes(ast.NodeTransformer):
+    """Writes `zeros((V.shape[0], V.shape[1]))` for `zeros_like(V)` and for `zeros(V.shape)`."""
+
+    def __init__(self, ranks: dict[str, int], alike: set[str]) -> None:
+        self.ranks, self.alike = ranks, alike
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Change a call that makes an array."""
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[like, *rest]):
+                plain = name.removesuffix("_like")
+                array = dotted(like)
+                if isinstance(like, ast.Attribute) and like.attr == "shape" and plain == name:
+                    array = dotted(like.value)
+                elif plain == name or array not in self.alike:
+                    return node
+                if plain not in ("zeros", "ones", "empty", "full") or array not in self.ranks:
+                    return node
+                sizes = ", ".join(f"{array}.shape[{n}]" for n in range(self.ranks[array]))
+                shape = ast.parse(f"({sizes},)", mode="eval").body
+                for part in ast.walk(shape):
+                    ast.copy_location(part, like)
+                made = ast.copy_location(ast.Name(plain, ast.Load()), node.func)
+                return ast.copy_location(ast.Call(made, [shape, *rest], node.keywords), node)
+            case _:
+                return node
+
+
 def _agrees(
     size: tuple[str, int, str],
     arrays: set[str],
@@ -57,7 +100,7 @@ def _agrees(
     found: dict[str, dict[int, str]],
 ) -> bool:
     array, dimension, name = size
-    if array not in arrays or name in arrays:
+    if array not in arrays or name in arrays or dimension < 0:
         return False
     if array in declared:
         known = declared[array]

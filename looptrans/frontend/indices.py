@@ -279,6 +279,7 @@ class Indices:
         array = self.names.arrays.get(name)
         if array is None:
             raise self.not_an_array(name, node)
+        dimension += array.rank if dimension < 0 else 0
         if not 0 <= dimension < array.rank:
             raise WrongRank(
                 f"{name!r} has no dimension {dimension}",

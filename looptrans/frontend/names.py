@@ -11,8 +11,15 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
-from looptrans.frontend.annotations import NAMES, Shape, kind_of, kind_of_element, shape_of
-from looptrans.frontend.extents import read_off
+from looptrans.frontend.annotations import (
+    NAMES,
+    Shape,
+    kind_of,
+    kind_of_element,
+    says_its_type,
+    shape_of,
+)
+from looptrans.frontend.extents import read_off, with_shapes_written
 from looptrans.frontend.mistakes import (
     BadAnnotation,
     NameTaken,
@@ -171,6 +178,15 @@ class _Finder:
             name: [e.name if isinstance(e, Param) else None for e in shape.extents]
             for name, shape in self.shapes.items()
         }
+        ranks = {name: len(shape.extents) for name, shape in self.shapes.items()}
+        alike = {
+            a.arg
+            for a in _all_arguments(self.syntax)
+            if a.arg in ranks
+            and self.shapes[a.arg].element == "float"
+            and not says_its_type(a.annotation)
+        }
+        body = with_shapes_written(body, ranks, alike)
         body, self.read = read_off(body, set(self.names.arguments), declared)
         return body
 

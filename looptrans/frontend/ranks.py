@@ -74,7 +74,7 @@ class _Solver:
         if isinstance(node, ast.expr):
             extent = shape_read(node)
             if extent is not None and extent[1] is not None:
-                self._raise(extent[0], extent[1] + 1)
+                self._raise(extent[0], extent[1] + 1 if extent[1] >= 0 else -extent[1])
 
     def _tie(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):

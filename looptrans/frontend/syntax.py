@@ -196,16 +196,17 @@ def statements_below(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def shape_read(node: ast.expr) -> tuple[str, int | None] | None:
-    """Return the array and dimension of `A.shape[d]` or `len(A[0])`, and of `A.shape` (None)."""
+    """Return the array and dimension of `A.shape[d]` or `len(A[0])`, and of `A.shape` (None).
+
+    Of `A.shape[-1]` it is -1: how many dimensions there are is not in the expression.
+    """
     match node:
         case ast.Attribute(value=base, attr="shape"):
             name = dotted(base)
             return None if name is None else (name, None)
-        case ast.Subscript(
-            value=ast.Attribute(value=base, attr="shape"), slice=ast.Constant(value=int(dimension))
-        ):
-            name = dotted(base)
-            return None if name is None else (name, dimension)
+        case ast.Subscript(value=ast.Attribute(value=base, attr="shape"), slice=at):
+            name, dimension = dotted(base), literal_number(at)
+            return (name, dimension) if name is not None and isinstance(dimension, int) else None
         case ast.Call(func=ast.Name(id="len"), args=[row], keywords=[]):
             base, subscripts = flattened(row)
             name = dotted(base)

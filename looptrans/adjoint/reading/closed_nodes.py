@@ -7,8 +7,9 @@ for j: S[j] = x[j]                 its other statements
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.normalizing.lets import (
     condition_without_lets,
@@ -25,7 +26,7 @@ from looptrans.algebra.iterations.recurrence import (
 from looptrans.algebra.operators.closed import ClosedFold, FoldComponent
 from looptrans.algebra.operators.finding import Finding
 from looptrans.algebra.operators.laws import joined
-from looptrans.algebra.positional.values import names_of, number, put
+from looptrans.algebra.positional.values import is_number, names_of, number, put
 from looptrans.ir.affine import difference
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Int
@@ -34,6 +35,8 @@ from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import (
     Access,
+    Binary,
+    Call,
     Const,
     IndexValue,
     Range,
@@ -62,6 +65,9 @@ class ClosedNodes:
         fold: The closed form.
         around: Loops around that one which hold nothing else, outermost first: one fold goes
             through the iterations of all of them.
+        below_maximum: Whether logarithms of sums of powers are those of powers below the largest,
+            as they have to be where the nodes are to run.
+        made: The scalars that are new.
     """
 
     program: Program
@@ -70,6 +76,8 @@ class ClosedNodes:
     finding: Finding
     fold: ClosedFold
     around: tuple[Loop, ...] = ()
+    below_maximum: bool = False
+    made: list[str] = field(default_factory=list)
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes: a loop for each state, and one with what else the loop does.
@@ -225,15 +233,14 @@ class ClosedNodes:
             if name != component.state
         }
         names: dict[str, Value] = {}
-        taken: list[str] = []
         for state in self.step.states:
             if isinstance(state.initial, Const):
                 names[state.name] = state.initial
             elif state.name in wanted:
                 if state.over:
                     raise NotClosed(f"{access_text(state.access)} does not start from a number")
-                first = fresh_name(self.program, f"{state.access.array}_first", taken)
-                taken.append(first)
+                first = fresh_name(self.program, f"{state.access.array}_first", self.made)
+                self.made.append(first)
                 kept = Access(first, ())
                 found.append(Assign("S", (kept,), (Read(state.access),)))
                 names[state.name] = Read(kept)
@@ -259,25 +266,80 @@ class ClosedNodes:
         known = {**names, **self._given()}
         cell = Read(state.access)
         found: list[Node] = []
+        if self.below_maximum and is_logarithm(component):
+            return self._logarithm(component, state, known, inside)
         if component.start is not None:
             start = put(component.start, {state.name: cell, **known})
             found.append(self._over(state, Assign("S", (state.access,), (start,))))
         term = put(component.term, known)
-        operator = component.monoid
-        step = Assign("S", (state.access,), (joined(operator, cell, term),))
+        found.append(self._gathered(state, state.access, component.monoid, term, inside))
+        if component.finish != Real("y"):
+            finish = put(component.finish, {"y": cell, **known})
+            found.append(self._over(state, Assign("S", (state.access,), (finish,))))
+        return found
+
+    def _gathered(
+        self,
+        state: StateVariable,
+        cell: Access,
+        operator: str,
+        term: Value,
+        inside: tuple[Node, ...],
+    ) -> Node:
+        """Return the loop that joins the terms of all iterations to a cell."""
+        step = Assign("S", (cell,), (joined(operator, Read(cell), term),))
         condition = self.step.condition
         match inside:
             case (*before, If(own, body, ()) as guard) if own == condition:
                 # What is read under a guard is known under that guard only.
                 guarded = replace(guard, body=(*body, self._over(state, step)))
-                found.append(self._loop((*before, guarded)))
+                return self._loop((*before, guarded))
             case _:
                 inner = self._over(state, step, self._condition())
-                found.append(self._loop((*inside, inner)))
-        if component.finish != Real("y"):
-            finish = put(component.finish, {"y": cell, **known})
-            found.append(self._over(state, Assign("S", (state.access,), (finish,))))
-        return found
+                return self._loop((*inside, inner))
+
+    def _logarithm(
+        self,
+        component: FoldComponent,
+        state: StateVariable,
+        known: Mapping[str, Value],
+        inside: tuple[Node, ...],
+    ) -> list[Node]:
+        """Write the logarithm of a sum of powers, each below the largest.
+
+        for j: L = log(exp(L) + exp(x[j]))    ->    for j: top = max(top, x[j])
+                                                    for j: l = l + exp(x[j] - top)
+                                                    L = top + log(l)
+
+        Raises:
+            NotClosed: There is one for each element of a row.
+        """
+        if state.over:
+            raise NotClosed(f"{access_text(state.access)} is a row of logarithms")
+        stem = state.access.array.replace(".", "_")
+        for word in ("top", "sum"):
+            self.made.append(fresh_name(self.program, f"{stem}_{word}", self.made))
+        top, total = (Access(name, ()) for name in self.made[-2:])
+
+        def below(power: Value) -> Value:
+            return Call("exp", (Binary("-", power, Read(top)),))
+
+        first: Value = Const(-math.inf)
+        begun: Value = Const(0.0)
+        if isinstance(component.start, Call):
+            own = {state.name: Read(state.access)}
+            first = put(component.start.arguments[0], {**own, **known})
+            begun = below(first)
+        assert isinstance(component.term, Call)
+        power = put(component.term.arguments[0], known)
+        whole = Binary("+", Read(top), Call("log", (Read(total),)))
+        return [
+            Assign("S", (top,), (first,)),
+            self._gathered(state, top, "max", power, inside),
+            Assign("S", (total,), (begun,)),
+            self._gathered(state, total, "+", below(power), inside),
+            Assign("S", (state.access,), (whole,)),
+        ]
 
     def _loop(self, body: tuple[Node, ...]) -> Loop:
         written = {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
@@ -298,6 +360,22 @@ class ClosedNodes:
         for variable in reversed([name for name in state.over if name != ":"]):
             node = Loop(variable, ranges[variable], (node,))
         return node
+
+
+def is_logarithm(component: FoldComponent) -> bool:
+    """Tell whether a state ends as the logarithm of a sum of powers, from nothing or one on."""
+    start = component.start
+    return (
+        component.monoid == "+"
+        and start is not None
+        and (is_number(start, 0) or _is_power(start))
+        and component.finish == Call("log", (Real("y"),))
+        and _is_power(component.term)
+    )
+
+
+def _is_power(value: Value) -> bool:
+    return isinstance(value, Call) and value.function == "exp"
 
 
 def _with_body(loop: Loop, body: tuple[Node, ...], written: set[str]) -> Loop:

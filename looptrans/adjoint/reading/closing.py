@@ -12,31 +12,44 @@ differentiated; what runs is the listing as it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from looptrans.adjoint.reading.closed_nodes import ClosedNodes, NotClosed
+from looptrans.adjoint.reading.closed_nodes import ClosedNodes, NotClosed, is_logarithm
 from looptrans.adjoint.reading.kept_values import keep
 from looptrans.adjoint.reading.nested_folds import outermost_of_a_fold
+from looptrans.adjoint.rewriting.unread import without_unread
 from looptrans.algebra.certificate import certificate_of, ir_certificate
 from looptrans.algebra.iterations.assembly import assembled, flow_of, iteration_of
 from looptrans.algebra.iterations.edges import NoRecurrence, edges_of
 from looptrans.algebra.iterations.infinities import without_tests
 from looptrans.algebra.iterations.iteration import Iteration
+from looptrans.algebra.iterations.powers_added import with_powers_added
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.operators.closed import ClosedFold, closed_fold
 from looptrans.algebra.operators.finding import Finding, find_operator, with_counter
 from looptrans.algebra.operators.tried import refused_text, tried_text
 from looptrans.algebra.positional.bound import kept_apart
+from looptrans.algebra.positional.cells import mentions
 from looptrans.algebra.positional.values import names_of
 from looptrans.frontend import parse
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text, listing
-from looptrans.ir.program import Loop, Program
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Binary, Call, Real
+from looptrans.ir.value import Access, Binary, Call, Read, Real, Select, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.editing.tree import LoopPath, Position, loop_name, loop_paths, replace_at
+from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.editing.tree import (
+    LoopPath,
+    Position,
+    block_at,
+    loop_name,
+    loop_paths,
+    replace_at,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,115 @@ def closings(program: Program) -> tuple[tuple[Closing, ...], tuple[str, ...]]:
         current = made.after
 
 
+def with_logarithms_closed(program: Program) -> Closing | None:
+    """Put its closed form in the place of a loop that carries the logarithm of a sum of powers.
+
+        for j: t = log(exp(L) + exp(x[j]))              for j: top = max(top, x[j])
+               O = O * exp(L - t) + exp(x[j] - t) * v   for j: l = l + exp(x[j] - top)
+               L = t                                    L = top + log(l)
+                                                        for j: O = O + exp(x[j] - L) * v
+
+    Returns:
+        The first one that is written so that no power is too large; None where there is none. What
+        comes out may run, for its powers are so, too, and what nothing reads any more is gone.
+    """
+    for path in loop_paths(program):
+        if not _has_logarithms(path.loop):
+            continue
+        try:
+            fold = _fold(program, path, flow_of(program))
+            if fold is not None and fold.is_below and not fold.around:
+                made = _closed(program, fold, logarithms=True)
+                if made is not None:
+                    numbers = {a.name for a in program.arrays if not a.rank and a.role == "local"}
+                    after = without_unread(_begun_once(made.after, made.exchange), numbers)
+                    return replace(made, after=after)
+        except (NoRecurrence, NotClosed):
+            continue
+    return None
+
+
+def _begun_once(program: Program, exchange: Exchange) -> Program:
+    """Leave out what sets scalars in front of a closed form that sets them itself.
+
+    L = sink[h]                      top = sink[h]
+    top = L                          for j: top = max(top, x[j])
+    for j: top = max(top, x[j])  ->  l = exp(sink[h] - top)
+    l = exp(L - top)                 …
+    …                                L = top + log(l)
+    L = top + log(l)
+    """
+    *outer, number = exchange.position
+    for name in exchange.states:
+        cell = Read(Access(name, ()))
+        block = block_at(program, (*outer, number))
+        touching = [n for n, node in enumerate(block) if name in _names_in(node)]
+        first = max((n for n in touching if n < number), default=None)
+        inside = [n for n in touching if number <= n < number + exchange.count]
+        if program.array(name).rank or first is None or not inside:
+            continue
+        last = next((n for n in inside if _sets(block[n], cell)), None)
+        match block[first]:
+            case Assign(targets=(target,), values=(value,)) if target == cell.access:
+                given = [part.access for part in walk_value(value) if isinstance(part, Read)]
+            case _:
+                continue
+        if last is None or any(program.array(access.array).role != "input" for access in given):
+            continue
+        if not all(isinstance(block[n], Assign) for n in inside if n < last):
+            continue
+
+        def change(part: Value, cell: Read = cell, value: Value = value) -> Value | None:
+            return value if part == cell else None
+
+        for n in inside:
+            node = block[n]
+            if n <= last and isinstance(node, Assign):
+                new = tuple(replaced(each, change) for each in node.values)
+                program = replace_at(program, (*outer, n), (replace(node, values=new),))
+        program = replace_at(program, (*outer, first), ())
+        number -= 1
+    return program
+
+
+def _names_in(node: Node) -> set[str]:
+    """Return the arrays and scalars that a node touches."""
+    found = (each for each in nodes((node,)) if isinstance(each, Assign | If))
+    return {relation.access.array for each in found for relation in accesses(each)}
+
+
+def _sets(node: Node, cell: Read) -> bool:
+    return isinstance(node, Assign) and cell.access in node.targets
+
+
+def _has_logarithms(loop: Loop) -> bool:
+    """Tell whether a loop sets a cell that it has looked at, with a logarithm on the way."""
+    own = list(_own(loop.body))
+    values = [value for node in own for value in node.values]
+    read = {part.access for each in values for part in walk_value(each) if isinstance(part, Read)}
+    return any(
+        isinstance(part, Call) and part.function == "log"
+        for each in values
+        for part in walk_value(each)
+    ) and any(
+        target in read and not mentions(target, loop.variable)
+        for node in own
+        for target in node.targets
+    )
+
+
+def _own(body: tuple[Node, ...]) -> Iterator[Assign]:
+    """Yield the statements of a block that stand in no loop of it."""
+    for node in body:
+        match node:
+            case Assign():
+                yield node
+            case If():
+                yield from _own((*node.body, *node.orelse))
+            case _:
+                pass
+
+
 def _next(program: Program, reasons: dict[str, None]) -> Closing | None:
     try:
         flow = flow_of(program)
@@ -133,6 +255,7 @@ class _Fold:
         name: What the innermost loop is called.
         iteration: One iteration of it, carried out.
         step: It as a recurrence.
+        is_below: Whether a logarithm of powers is written so that none of them is too large.
     """
 
     path: LoopPath
@@ -140,6 +263,7 @@ class _Fold:
     name: str
     iteration: Iteration
     step: Recurrence
+    is_below: bool
 
 
 def _fold(program: Program, path: LoopPath, flow: DependenceReport) -> _Fold | None:
@@ -159,15 +283,25 @@ def _fold(program: Program, path: LoopPath, flow: DependenceReport) -> _Fold | N
         nest.check(step)
     if all(_is_plain(state, step) for state in step.states):
         return None
+    is_below = any(_is_below(state.update) for state in step.states)
     plain = without_tests(step)
-    step = replace(
-        step, states=tuple(replace(s, update=plain.get(s.name, s.update)) for s in step.states)
-    )
+    updates = {s.name: with_powers_added(plain.get(s.name, s.update)) for s in step.states}
+    step = replace(step, states=tuple(replace(s, update=updates[s.name]) for s in step.states))
     iteration.loop = kept.written(iteration, step)
-    return _Fold(path, () if nest is None else nest.around, name, iteration, step)
+    around = () if nest is None else nest.around
+    return _Fold(path, around, name, iteration, step, is_below)
 
 
-def _closed(program: Program, found: _Fold) -> Closing:
+def _is_below(update: Value) -> bool:
+    """Tell whether there is a logarithm in a value, and a choice of the larger of two numbers."""
+    parts = list(walk_value(update))
+    called = {part.function for part in parts if isinstance(part, Call)}
+    chosen = bool({"max", "min", "abs"} & called) or any(isinstance(p, Select) for p in parts)
+    return "log" in called and chosen
+
+
+def _closed(program: Program, found: _Fold, *, logarithms: bool = False) -> Closing | None:
+    """Return a loop in its closed form; None where it is to have logarithms, and has none."""
     path, step = found.path, found.step
     if step.is_scan:
         raise NotClosed(f"{step.read_inside[0]} looks at {_cells(step)} in between")
@@ -176,7 +310,11 @@ def _closed(program: Program, found: _Fold) -> Closing:
         raise NotClosed(f"the closed form of {_cells(step)} is not proved")
     if any(component.monoid == "*" for component in fold.components):
         raise NotClosed(f"{_cells(step)} gathers a product, whose factors may be zero")
-    writing = ClosedNodes(program, found.iteration, step, finding, fold, found.around)
+    if logarithms and not any(map(is_logarithm, fold.components)):
+        return None
+    writing = ClosedNodes(
+        program, found.iteration, step, finding, fold, found.around, found.is_below
+    )
     new = writing.nodes()
     changed = kept_apart(replace_at(program, path.position, new))
     after = parse(Source(f"<{program.name}>", listing(changed)))

@@ -4,7 +4,7 @@
     for j: p = exp(S[i, j] - lse)       ->     for j: p = exp(S[i, j] - m) / l
 
 The loop need not wait then for a number that is known only once all weights are added up: it can
-be one pass with those that find m and l.
+be one pass with those that find m and l. A sum that stands in the logarithm gets a name first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.exponentials.totals import EXPONENTIALS
 from looptrans.algebra.free import is_overwritten
 from looptrans.algebra.positional.cells import value_moved
@@ -19,13 +20,14 @@ from looptrans.algebra.positional.values import add, summands
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import Index, Var
 from looptrans.ir.index import variables as index_variables
-from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.program import Assign, Declaration, Node, Program
+from looptrans.ir.rewrite import replaced, replaced_part, rewritten
 from looptrans.ir.value import (
     Access,
     Binary,
     Call,
     Const,
+    Create,
     Read,
     Reduce,
     Select,
@@ -36,6 +38,7 @@ from looptrans.ir.value import (
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, placed
 from looptrans.transforms.editing.accesses import AccessSite, listed, sites_of
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import node_at, replace_at
 
 _Signed = tuple[int, Value]
@@ -105,6 +108,56 @@ def with_weights_divided(program: Program) -> Divided | None:
     Args:
         program: The program.
     """
+    named = _with_sums_named(program)
+    found = None if named is None else _divided(named)
+    return found or _divided(program)
+
+
+def _with_sums_named(program: Program) -> Program | None:
+    """Give sums of exponentials in logarithms a name, in a cell for each cell of what is set.
+
+    lse[i] = m + log(sum(exp(S[i, j] - m) for j))    ->    lse_sum[i] = sum(exp(S[i, j] - m) for j)
+                                                           lse[i] = m + log(lse_sum[i])
+    """
+    taken: list[str] = []
+    made: list[Node] = []
+
+    def change(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign) or len(node.values) != 1 or len(node.targets) != 1:
+            return (node,)
+        (target,), (value,) = node.targets, node.values
+        inside = [
+            (part, part.arguments[0])
+            for _, part in summands(value, 1)
+            if isinstance(part, Call)
+            and part.function in EXPONENTIALS.values()
+            and isinstance(part.arguments[0], Reduce)
+            and _is_never_negative(part.arguments[0], "")
+        ]
+        array = program.array(target.array)
+        creation = creation_of(program, target.array)
+        if len(inside) != 1 or array.role == "input" or target.rank:
+            return (node,)
+        if array.rank and creation is None:
+            return (node,)
+        ((logarithm, total),) = inside
+        name = fresh_name(program, f"{target.array.replace('.', '_')}_sum", taken)
+        taken.append(name)
+        if creation is not None and array.rank:
+            shape = Create("zeros", creation.shape, None, "float32")
+            made.append(Declaration(name, shape))
+        cell = Access(name, target.subscripts)
+        rest = replaced_part(value, logarithm, Call(logarithm.function, (Read(cell),)))
+        first = Assign("S", (cell,), (total,))
+        return (first, replace(node, values=(rest,), augmented=False))
+
+    body = rewritten(program.body, change)
+    if not taken:
+        return None
+    return again(replace(program, body=(*made, *body)))
+
+
+def _divided(program: Program) -> Divided | None:
     found = {array.name: _logarithm(program, array.name) for array in program.arrays}
     logarithms = {name: each for name, each in found.items() if each is not None}
     after, names, sums = program, dict[str, None](), dict[str, None]()

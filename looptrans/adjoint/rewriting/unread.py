@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from looptrans.adjoint.carried.recurrences import again
-from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
+from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.transforms.editing.accesses import sites_of
 
 
 def without_unread(program: Program, names: Collection[str]) -> Program:
-    """Leave out what sets names that nothing reads, and loops in which nothing else is done.
+    """Leave out what sets names that nothing reads, with loops and guards that do nothing else.
 
     Args:
         program: The program.
@@ -28,7 +28,7 @@ def without_unread(program: Program, names: Collection[str]) -> Program:
                 return ()
             case Declaration(array) if array in unread:
                 return ()
-            case Loop(body=()):
+            case Loop(body=()) | If(body=(), orelse=()):
                 return ()
             case _:
                 return (node,)

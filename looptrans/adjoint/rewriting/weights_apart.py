@@ -88,7 +88,7 @@ def with_weights_apart(program: Program) -> WeightsApart | None:
 def _apart(program: Program, site: Placed, node: Assign) -> WeightsApart | None:
     (cell,), (value,) = node.targets, node.values
     update = accumulation(cell, value)
-    depth = _summed_over(site, cell)
+    depth = _summed_over(site, cell, _loops_around(program.body, cell.array) or ())
     if update is None or update[0] != "sum" or update[2] != ALWAYS or depth is None:
         return None
     loop = site.loop_positions[depth]
@@ -110,10 +110,34 @@ def _apart(program: Program, site: Placed, node: Assign) -> WeightsApart | None:
     return _written(program, site, node, depth, list(groups.values()), known.opened)
 
 
-def _summed_over(site: Placed, cell: Access) -> int | None:
-    """Return which loop around a sum goes over its terms, where the others are those of cells."""
+def _loops_around(body: tuple[Node, ...], array: str) -> tuple[Loop, ...] | None:
+    """Return the loops that an array is made in, one for each iteration; None for what is given."""
+    for node in body:
+        match node:
+            case Declaration(name) if name == array:
+                return ()
+            case Assign(targets=(Access(name),), values=(Create(),)) if name == array:
+                return ()
+            case Loop():
+                inner = _loops_around(node.body, array)
+                if inner is not None:
+                    return (node, *inner)
+            case _:
+                pass
+    return None
+
+
+def _summed_over(site: Placed, cell: Access, made_in: tuple[Loop, ...]) -> int | None:
+    """Return which loop around a sum goes over its terms, where the others are those of cells.
+
+    Args:
+        site: The statement that adds.
+        cell: The cell it adds to.
+        made_in: The loops in each of whose iterations the cell is another one.
+    """
     own = {index.name for index in cell.indices if isinstance(index, Var)}
-    over = [n for n, loop in enumerate(site.loops) if loop.variable not in own]
+    loops = enumerate(site.loops)
+    over = [n for n, loop in loops if loop.variable not in own and n >= len(made_in)]
     if len(own) < len(cell.subscripts) or (cell.subscripts and len(over) != 1) or not over:
         return None
     depth = over[-1]
@@ -289,7 +313,21 @@ def _written(
     if not cell.subscripts:
         begins = [Assign(node.label, (Access(name, ()),), (ZERO,)) for name in names]
 
+    shape = tuple(extent for extent in array.shape if extent is not None)
+    is_inside = bool(_loops_around(program.body, cell.array))
+
     def change(each: Node) -> tuple[Node, ...]:
+        match each:
+            case Declaration(name, creation) if name == cell.array and is_inside:
+                return (each, *(Declaration(own, _zeros(creation)) for own in names))
+            case Assign(targets=(Access(name) as whole,), values=(Create() as creation,)) if (
+                name == cell.array and is_inside
+            ):
+                own = (replace(whole, array=own) for own in names)
+                value = (_zeros(creation),)
+                return (each, *(replace(each, targets=(t,), values=value) for t in own))
+            case _:
+                pass
         if each == node:
             return tuple(updates)
         if not isinstance(each, Loop) or each.variable != around.variable:
@@ -299,8 +337,11 @@ def _written(
 
     body = rewritten(program.body, change)
     made = [replace(array, name=name, role="local", annotation=None) for name in names]
-    if cell.subscripts:
-        shape = tuple(extent for extent in array.shape if extent is not None)
+    if cell.subscripts and not is_inside:
         body = (*(Declaration(name, Create("zeros", shape)) for name in names), *body)
     changed = again(replace(program, body=body, arrays=(*program.arrays, *made)))
     return WeightsApart(without_unread(changed, tuple(opened)), cell.array, tuple(names))
+
+
+def _zeros(creation: Create) -> Create:
+    return replace(creation, function="zeros", fill=None)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from looptrans.adjoint.equations.definitions import System
 from looptrans.adjoint.written.standing import Scalar
+from looptrans.algebra.positional.values import negative
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
@@ -23,11 +24,13 @@ from looptrans.ir.index import variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
+    Binary,
     Const,
     Holds,
     Read,
     Reduce,
     Select,
+    Unary,
     Value,
     condition_variables,
 )
@@ -99,7 +102,12 @@ class WorkedOut:
                         )
                         for g in generators
                     )
-                    return Reduce(function, found, self._out(body, inside, reader, under))
+                    inner = self._out(body, inside, reader, under)
+                    if function != "sum":
+                        return Reduce(function, found, inner)
+                    sign, inner = _without_sign(inner)
+                    whole = Reduce(function, found, inner)
+                    return whole if sign > 0 else negative(whole)
                 case _:
                     return None
 
@@ -121,6 +129,22 @@ class WorkedOut:
                 scalar = replace(scalar, value=value)
             found[access] = scalar
         return {access: found[access] for access in self.scalars}
+
+
+def _without_sign(value: Value) -> tuple[int, Value]:
+    """Return the sign of a product, and the product without it.
+
+    sum(-a[e] * b[e] for e)    ->    -sum(a[e] * b[e] for e), which may be worked out in any case
+    """
+    match value:
+        case Unary("-", operand):
+            sign, inner = _without_sign(operand)
+            return -sign, inner
+        case Binary("*" | "/" as op, left, right):
+            (one, left), (other, right) = _without_sign(left), _without_sign(right)
+            return one * other, Binary(op, left, right)
+        case _:
+            return 1, value
 
 
 def _either(ways: list[Condition]) -> Condition:

@@ -3,4 +3,5 @@
 one iteration, on symbols iteration, held, edges, inputs
 recurrences               recurrence, assembly, order, one_order
 choices and infinities    branches, infinities
+in one form               powers_added
 """

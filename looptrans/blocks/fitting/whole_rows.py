@@ -31,10 +31,10 @@ def multiplies_whole_rows(kernel: Kernel) -> bool:
 
     Where a loop around it carries values, as over keys, its rows are those of one block.
     """
-    values: dict[str, Expr] = {}
+    made: dict[str, bool] = {}
     return any(
-        dot.over.role == "lanes" and any(_is_made(o, values) for o in (dot.left, dot.right))
-        for dot in _products(kernel.body, values)
+        dot.over.role == "lanes" and any(_is_made(o, made) for o in (dot.left, dot.right))
+        for dot in _products(kernel.body, made)
     )
 
 
@@ -69,10 +69,13 @@ def repeats_products(kernel: Kernel) -> bool:
     Rows of weights may be long, and the product be all that the kernel takes time for.
     """
     values = _first_values(kernel)
+    made: dict[str, bool] = {}
+    for name, value in values.items():
+        made[name] = _is_made(value, made)
     places: dict[tuple[object, ...], set[tuple[str, ...]]] = {}
     for op, product in products_in(kernel.body):
         operands = (product.left, product.right)
-        if any(_is_made(operand, values) for operand in operands):
+        if any(_is_made(operand, made) for operand in operands):
             return False
         loads = [load for each in operands if (load := loaded(each, values)) is not None]
         if product.over.role == "lanes" and isinstance(op, Let | Store) and len(loads) == 2:
@@ -90,37 +93,31 @@ def _first_values(kernel: Kernel) -> dict[str, Expr]:
     return values
 
 
-def _products(ops: tuple[Op, ...], values: dict[str, Expr]) -> Iterator[Dot]:
-    """Yield the products that no loop carries a value over, and note what names stand for."""
+def _products(ops: tuple[Op, ...], made: dict[str, bool]) -> Iterator[Dot]:
+    """Yield the products that no loop carries a value over, and note what is made of sums."""
     for op in ops:
         for expr in exprs_of(op):
             yield from (part for part in walk(expr) if isinstance(part, Dot))
         match op:
             case Let(name, value):
-                values[name] = value
+                made[name] = _is_made(value, made)
             case TileLoop(body=body) | ElementLoop(body=body):
-                if not any(isinstance(o, Let) and o.name in values for o in ops_in(body)):
-                    yield from _products(body, values)
+                if not any(isinstance(o, Let) and o.name in made for o in ops_in(body)):
+                    yield from _products(body, made)
                 for inner in ops_in(body):
                     if isinstance(inner, Let):
-                        values[inner.name] = inner.value
+                        made[inner.name] = _is_made(inner.value, made)
             case RowBlock(body=body):
-                yield from _products(body, values)
+                yield from _products(body, made)
             case Branch(_, body, otherwise):
-                yield from _products((*body, *otherwise), values)
+                yield from _products((*body, *otherwise), made)
             case Store():
                 pass
 
 
-def _is_made(operand: Expr, values: Mapping[str, Expr]) -> bool:
+def _is_made(operand: Expr, made: Mapping[str, bool]) -> bool:
     """Tell whether an operand is made of sums, and not of what was loaded alone."""
-    waiting, seen = [operand], set[str]()
-    while waiting:
-        for part in walk(waiting.pop()):
-            match part:
-                case Dot() | Reduce():
-                    return True
-                case Name(name) if name in values and name not in seen:
-                    seen.add(name)
-                    waiting.append(values[name])
-    return False
+    return any(
+        isinstance(part, Dot | Reduce) or (isinstance(part, Name) and made.get(part.name, False))
+        for part in walk(operand)
+    )

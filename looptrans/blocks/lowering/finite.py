@@ -64,7 +64,7 @@ def is_finite(b: Builder, expr: Expr, over: Collection[Dim] | None) -> bool:
         case Scan():
             return False  # of what comes before an iteration, which need not be finite
         case Binary("/", left, right):
-            return of(left) and of(right) and _is_not_zero(b, right, over)
+            return of(left) and _is_not_zero(b, right, over) and _is_number(b, right, over)
         case Binary(_, left, right):
             return of(left) and of(right)
         case Call("exp" | "exp2", (operand,)):
@@ -83,6 +83,21 @@ def is_finite(b: Builder, expr: Expr, over: Collection[Dim] | None) -> bool:
             return of(chosen) and of(otherwise)
         case Dot(left, right, _, _, _, accumulator):
             return of(left) and of(right) and (accumulator is None or of(accumulator))
+        case _:
+            return False
+
+
+def _is_number(b: Builder, expr: Expr, over: Collection[Dim] | None) -> bool:
+    """Tell whether a divisor is surely finite or +infinity, as 1 + exp(-x): x / inf is 0."""
+    if is_finite(b, expr, over):
+        return True
+    match expr:
+        case Name(name):
+            return name in b.defined and _is_number(b, b.defined[name], over)
+        case Cast(operand) | Call("exp" | "exp2", (operand,)):
+            return _is_number(b, operand, over)
+        case Binary("+", left, right):
+            return _is_number(b, left, over) and _is_number(b, right, over)
         case _:
             return False
 

@@ -2,6 +2,6 @@
 
 read and written          bodies, reading, writing, loop, joining
 the empty prefix          guard, guards
-another state             state
+another state             state, logarithms
 blocks and parts          blocks, digits, parts, two_nests
 """

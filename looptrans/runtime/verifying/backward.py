@@ -128,7 +128,7 @@ def verify_backward(
         ExecutionError: The given sizes do not fit the listing.
     """
     device = prepare_device(device)
-    chosen, notes = chosen_dtypes(dtypes, device)
+    chosen, notes = chosen_dtypes(dtypes, device, program)
     for each in sizes or ():
         prepare(program, each, seed=seed)  # says what does not fit before the kernels are made
     made = emitted_with_backward(program, of, form)

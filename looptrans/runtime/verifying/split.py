@@ -57,7 +57,7 @@ def verify_split(
         ExecutionError: The given sizes do not fit the listing.
     """
     device = prepare_device(device)
-    chosen, notes = chosen_dtypes(dtypes, device)
+    chosen, notes = chosen_dtypes(dtypes, device, program)
     asked = [(SizeSet("given", _without(each)), _numbers(each)) for each in sizes or ()]
     for each, _ in asked:
         prepare(program, each.sizes, seed=seed)  # says what does not fit before kernels are made

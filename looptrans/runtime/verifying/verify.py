@@ -23,6 +23,7 @@ from looptrans.emit.listing import emitted
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.executor.run import output_names
+from looptrans.ir.creation import in_16_bits
 from looptrans.ir.program import Program
 from looptrans.ir.walk import written
 from looptrans.runtime.executed.empty_rows import with_empty_rows
@@ -112,7 +113,7 @@ def verify(
         ExecutionError: The given sizes do not fit the listing.
     """
     device = prepare_device(device)
-    chosen, notes = chosen_dtypes(dtypes, device)
+    chosen, notes = chosen_dtypes(dtypes, device, program)
     for each in sizes or ():
         prepare(program, each, seed=seed)  # says what does not fit before the kernels are made
     made = emitted(program)
@@ -124,13 +125,20 @@ def verify(
 
 
 def chosen_dtypes(
-    dtypes: Sequence[str] | None, device: str
+    dtypes: Sequence[str] | None, device: str, program: Program
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the types to verify, and what to say about those left out.
 
     Raises:
-        CannotVerify: One is asked for that the device cannot do.
+        CannotVerify: One is asked for, or stated by the listing, that the device cannot do.
     """
+    own = (name for name, stated in in_16_bits(program).items() if stated == "bfloat16")
+    array = next(own, None) if device == "cpu" else None
+    if array is not None:
+        said = NO_BFLOAT16.removeprefix("bfloat16 is not verified in ")
+        raise CannotVerify(
+            f"{array} is created in bfloat16, and not verified in {said}, or dtype=float16"
+        )
     can = DTYPES if device != "cpu" else tuple(name for name in DTYPES if name != "bfloat16")
     if dtypes is None:
         return can, () if can == DTYPES else (f"{NO_BFLOAT16}.",)
