@@ -57,9 +57,7 @@ class Names:
     def array(self, wish: str) -> str:
         """Return a new name for an array: the wish, or the wish with a number behind it."""
         name, number = wish, 1
-        while (
-            name in self.taken or name in self.used or iskeyword(name)
-        ):  # the gradient of `ef`, say
+        while name in self.taken | self.used or iskeyword(name):  # the gradient of `ef`, say
             number += 1
             name = f"{wish}_{number}"
         self.taken.add(name)
