@@ -38,6 +38,11 @@ def read_off(
         if sizes is None or not all(counts[name] == 1 for _, _, name in sizes if name != "_"):
             left.append(statement)
             continue
+        array = sizes[0][0]
+        whole = isinstance(statement, ast.Assign) and not isinstance(statement.targets[0], ast.Name)
+        if whole and len(sizes) != len(declared.get(array, sizes)):
+            left.append(statement)
+            continue
         if all(_agrees(size, arrays, declared, found) for size in sizes):
             for array, dimension, name in sizes:
                 known = found.setdefault(array, {})
@@ -45,9 +50,24 @@ def read_off(
                     known[dimension] = name
                 elif array not in declared:
                     known.setdefault(dimension, "_")
+        elif whole and array in declared:
+            left += _one_by_one(statement, sizes)
         else:
             left.append(statement)
     return left, found
+
+
+def _one_by_one(statement: ast.stmt, sizes: list[tuple[str, int, str]]) -> list[ast.stmt]:
+    """Return `n, m = A.shape` as `n = A.shape[0]` and `m = A.shape[1]`."""
+    assert isinstance(statement, ast.Assign)
+    found: list[ast.stmt] = []
+    for _, dimension, name in sizes:
+        if name != "_":
+            value = ast.Subscript(statement.value, ast.Constant(dimension), ast.Load())
+            target = ast.Name(name, ast.Store())
+            one = ast.Assign([target], ast.copy_location(value, statement.value))
+            found.append(ast.fix_missing_locations(ast.copy_location(one, statement)))
+    return found
 
 
 def _agrees(
