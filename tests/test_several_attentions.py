@@ -6,6 +6,7 @@ import importlib.util
 import os
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -15,6 +16,10 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.adjoint.rewriting.repetitions import (  # noqa: E402
+    with_repetitions_written_out,
+)
+from looptrans.adjoint.rewriting.webs import with_webs_named  # noqa: E402
 from looptrans.blocks.block_ir.ops import (  # noqa: E402
     TileLoop,
     has_products,
@@ -23,6 +28,8 @@ from looptrans.blocks.block_ir.ops import (  # noqa: E402
 )
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.executor import execute  # noqa: E402
+from looptrans.ir.listing import listing  # noqa: E402
 from tests.analysis import program  # noqa: E402
 from tests.test_attention_strangers import compare, normal  # noqa: E402
 
@@ -101,3 +108,116 @@ def test_attention_that_is_repeated_is_one_pass_each_time() -> None:
         return x
 
     compare(REPEATED, torch_, normal((5, 4), (19, 4)), [])
+
+
+def test_a_residual_is_handed_on_from_layer_to_layer() -> None:
+    """What differs from the sum that was kept would differ in the exponent, and without limit."""
+    text = REPEATED.replace("x[s, e] = new[e] / z", "x[s, e] = x[s, e] + new[e] / z")
+    found = backward(program(text))
+    assert {"x2", "x3"} <= {saved.name for saved in found.saved}
+    assert found.steps[0].name == "write out the iterations of t"
+
+    def torch_(x: Any, y: Any) -> Any:
+        for _ in range(3):
+            x = x + torch.softmax(0.5 * x @ y.mT, -1) @ y
+        return x
+
+    compare(text, torch_, normal((5, 4), (19, 4)), [])
+
+
+def test_what_is_overwritten_is_handed_over_and_no_maximum_is_looked_for() -> None:
+    text = REPEATED.replace("t in range(3)", "t in range(1, 4)")
+    found = backward(program(text))
+    assert not any("attains" in note for note in found.notes)
+    assert {"x2", "x3"} <= {saved.name for saved in found.saved}
+    assert len([saved for saved in found.saved if saved.name.startswith("lse")]) == 3
+
+
+def test_rows_that_compete_have_kernels_and_gradients() -> None:
+    """Slot attention: a softmax over the rows that ask, then a mean for each of them, repeated."""
+    text = """
+def slots(X: Float[Array, "N E"], R: Float[Array, "S E"]):
+    s = zeros((S, E))
+    for k in range(S):
+        for e in range(E):
+            s[k, e] = R[k, e]
+    for t in range(2):
+        A = zeros((N, S)); c = zeros(S)
+        for n in range(N):
+            m = -inf; z = 0.0
+            for k in range(S):
+                m = max(m, sum(s[k, e] * X[n, e] for e in range(E)))
+            for k in range(S):
+                z += exp(sum(s[k, e] * X[n, e] for e in range(E)) - m)
+            for k in range(S):
+                A[n, k] = exp(sum(s[k, e] * X[n, e] for e in range(E)) - m) / z
+        for n in range(N):
+            for k in range(S):
+                c[k] += A[n, k]
+        for k in range(S):
+            for e in range(E):
+                s[k, e] = sum(A[n, k] / c[k] * X[n, e] for n in range(N))
+    return s
+"""
+
+    def torch_(x: Any, s: Any) -> Any:
+        for _ in range(2):
+            a = torch.softmax(x @ s.mT, -1)
+            s = (a / a.sum(0)).mT @ x
+        return s
+
+    compare(text, torch_, normal((19, 4), (3, 4)), [])
+
+
+TWICE = """
+def f(X: Float[Array, "M E"], Y: Float[Array, "M E"]):
+    x = zeros((M, E))
+    for i in range(M):
+        for e in range(E):
+            x[i, e] = X[i, e]
+    for i in {rows}:
+        for e in range(E):
+            x[i, e] = x[i, e] * Y[i, e]
+    return x
+"""
+
+
+def test_each_web_of_an_array_has_a_name() -> None:
+    whole = with_webs_named(program(TWICE.format(rows="range(M)")))
+    assert whole is not None and whole.names == ("x1",)
+    assert "x[i, e] = x1[i, e] * Y[i, e]" in listing(whole.program)
+    # A row that is not overwritten is what the first nest has made.
+    assert with_webs_named(program(TWICE.format(rows="range(1, M)"))) is None
+    # Sums go on from what they have.
+    added = TWICE.format(rows="range(M)").replace("x[i, e] * Y", "x[i - i, e] * Y")
+    assert with_webs_named(program(added)) is None
+
+
+@pytest.mark.parametrize(
+    ("loops", "found"),
+    [
+        ("t in range(3)", "t"),
+        ("t in range(9)", None),  # many
+        ("t in range(T)", None),
+        ("t in range(2, -1, -1)", "t"),
+    ],
+)
+def test_few_iterations_that_hand_something_on_are_written_out(
+    loops: str, found: str | None
+) -> None:
+    text = f"""
+def f(X: Float[Array, "M"], T: int):
+    x = zeros(M)
+    for {loops}:
+        for i in range(M):
+            x[i] = x[i] * X[i] + t
+    return x
+"""
+    seen = with_repetitions_written_out(program(text))
+    assert (seen.loops if seen else None) == ((found,) if found else None)
+    if seen is not None:
+        inputs = {"X": np.array([0.5, -2.0]), "T": np.array(3)}
+        want = execute(program(text), inputs=inputs)["x"]
+        np.testing.assert_array_equal(execute(seen.program, inputs=inputs)["x"], want)
+    summed = text.replace("x[i] * X[i] + t", "x[i] + X[i] * t")
+    assert with_repetitions_written_out(program(summed)) is None

@@ -29,13 +29,16 @@ from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rewriting.extremes import with_places_kept
 from looptrans.adjoint.rewriting.simpler import (
     AT_ONCE,
+    LAYERS,
     MIRRORS,
     NAMES,
     ORDER,
     PLACES,
+    REPETITIONS,
     ROWS,
     SIZES,
     SUMS,
+    WEBS,
     Simpler,
     simpler,
 )
@@ -109,11 +112,14 @@ def _found(
 
 def _of_any(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None) -> Backward:
     """Derive the backward pass of a listing in any of the ways there are."""
+    with contextlib.suppress(NotDifferentiated):
+        return _of_kind(LAYERS, program, of, wrt)
     try:
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:
-        with contextlib.suppress(NotDifferentiated):
-            return _of_kind(ROWS, program, of, wrt)
+        for kind in (REPETITIONS, ROWS):
+            with contextlib.suppress(NotDifferentiated):
+                return _of_kind(kind, program, of, wrt)
         running = with_running_sums(program)
         if running is not None:
             with contextlib.suppress(NotDifferentiated):
@@ -185,7 +191,7 @@ def _of_simplest(
             own = error.of(sized.program)
             own.within = None  # the labels are those of the listing
             raise own from None
-    seen = simpler(program, (AT_ONCE, *ORDER, *PLACES))
+    seen = simpler(program, (AT_ONCE, *ORDER, *PLACES, WEBS))
     if seen is not None:
         return _simplified(_backward(seen.program, of, wrt), program, seen)
     bounded = with_ends_said(program)

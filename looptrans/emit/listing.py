@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.rewriting.gathered import with_sums_gathered
-from looptrans.adjoint.rewriting.mirrored import with_mirrors_apart
+from looptrans.adjoint.rewriting.gathered import Gathered, with_sums_gathered
+from looptrans.adjoint.rewriting.mirrored import Mirrored, with_mirrors_apart
+from looptrans.adjoint.rewriting.repetitions import Repetitions, with_repetitions_written_out
 from looptrans.blocks.block_ir.ops import (
     MOST_DIMS,
     has_products,
@@ -111,25 +112,37 @@ def lowered(
             if isinstance(error, OneRowEach):
                 one_each = one_each or derivation
             refusal = refusal or Refused(error, program, derivation.last)
+    layers = with_repetitions_written_out(program, throughout=True)
+    same = None if layers is None else _of_the_same(program, layers, rounded)
+    if same is not None:
+        return same
     if one_each is not None:
         with contextlib.suppress(NotLowered):
             return lower(one_each, rounded=rounded, one_each=True)
     for otherwise in (with_sums_gathered, with_mirrors_apart):
         seen = otherwise(program)
-        if seen is None:
-            continue
-        with contextlib.suppress(Refused, NotLowered):
-            found = lowered(seen.program, rounded=rounded)
-            return replace(
-                found,
-                listing=program,
-                steps=(seen.text, *found.steps),
-                # Its guards would pass over what the listing adds to cells that are none.
-                reached=reached(program),
-                below=below(program),
-            )
+        same = None if seen is None else _of_the_same(program, seen, rounded)
+        if same is not None:
+            return same
     assert refusal is not None
     raise refusal
+
+
+def _of_the_same(
+    program: Program, seen: Gathered | Mirrored | Repetitions, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return a listing as operations on blocks, from one that means the same, where that can be."""
+    with contextlib.suppress(Refused, NotLowered):
+        found = lowered(seen.program, rounded=rounded)
+        return replace(
+            found,
+            listing=program,
+            steps=(seen.text, *found.steps),
+            # Its guards would pass over what the listing adds to cells that are none.
+            reached=reached(program),
+            below=below(program),
+        )
+    return None
 
 
 def _require_no_races(program: Program) -> None:

@@ -1,10 +1,10 @@
 """A listing seen more simply, as derivations of both passes begin.
 
 all of them               simpler
-names and words           own_names, bound_names, alike, written_alike
+names and words           own_names, webs, bound_names, alike, written_alike
 statements                set_at_once
-loops                     order, within, along_rows, few_iterations, guarded_cells, cells_in_steps,
-                          mirrored, unread
+loops                     order, within, along_rows, few_iterations, repetitions, guarded_cells,
+                          cells_in_steps, mirrored, unread
 folds                     first_terms, last_terms, inner_sums, row_parts, gathered
 weights                   divided, weights_apart
 what is looked up         looked_up, table_rows, tabulated

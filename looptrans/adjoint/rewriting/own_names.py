@@ -7,16 +7,23 @@
 
 What is kept for a row of one loop has another place than what is kept for a row of the other. An
 array that several loops make, each for a row, is made once for each of them, whatever its rows are.
+So is one that a block makes again:
+
+    S = zeros((M, N)); …                      S = zeros((M, N)); …
+    S = zeros((M, P)); …              ->      S1 = zeros((M, P)); …
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
+from looptrans.adjoint.carried.recurrences import again
 from looptrans.algebra.free import is_creation, is_made_anew, is_overwritten
-from looptrans.ir.program import Assign, Declaration, Loop, Program
+from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Create, Range
 from looptrans.ir.verdict import Certificate
@@ -60,19 +67,26 @@ class OwnNames:
     Attributes:
         program: The program afterwards.
         names: Those that several loops used.
+        made_again: Whether they are of arrays that were made several times.
     """
 
     program: Program
     names: tuple[str, ...]
+    made_again: bool = False
 
     @property
     def text(self) -> str:
         """What was done, as a phrase."""
+        if self.made_again:
+            return f"give {listed(self.names)} another name each time it is made"
         return f"give each loop that uses {listed(self.names)} a name of its own for it"
 
     @property
     def certificate(self) -> Certificate:
         """What shows that the two mean the same."""
+        if self.made_again:
+            law = f"nothing reads what {listed(self.names)} was before it was made again"
+            return Certificate("storage", law, "legal", "what follows in the block has that name")
         law = f"no loop reads what another has left in {listed(self.names)}"
         reason = "each sets it in the block, or a block around it, in which it is read"
         return Certificate("storage", law, "legal", reason)
@@ -85,6 +99,9 @@ def with_own_names(program: Program, *, throughout: bool = False) -> OwnNames | 
         program: The program.
         throughout: Whether loops over the same rows get names of their own for scalars as well.
     """
+    made_again = _each_with_a_name(program)
+    if made_again is not None:
+        return made_again
     after, changed = program, []
     for name, loops in _shared(program, throughout):
         changed.append(name)
@@ -97,14 +114,64 @@ def with_own_names(program: Program, *, throughout: bool = False) -> OwnNames | 
     return OwnNames(after, tuple(changed)) if changed else None
 
 
+def _each_with_a_name(program: Program) -> OwnNames | None:
+    """Give arrays that the listing makes several times another name each time.
+
+    What is returned keeps the name of the last one. Nothing is made inside of a loop or a guard.
+    """
+    seen = live_out(program)
+    for array in program.arrays:
+        places = [n for n, node in enumerate(program.body) if _makes(node, array.name)]
+        made = [place for place in places if isinstance(program.body[place], Assign)]
+        if not made or len(places) < 2 or array.role == "input":
+            continue
+        with suppress(TransformError):
+            require_no_index(program, program.body, array.name, f"rename {array.name}")
+            return _each_time(program, array.name, places, array.name in seen)
+    return None
+
+
+def _makes(node: Node, array: str) -> bool:
+    match node:
+        case Declaration():
+            return node.array == array
+        case Assign(targets=(target,), values=(Create(),)):
+            return target.array == array and target.rank == len(target.subscripts) > 0
+        case _:
+            return False
+
+
+def _each_time(program: Program, array: str, places: list[int], is_seen: bool) -> OwnNames:
+    """Give an array another name each time a listing makes it."""
+    known = program.array(array)
+    names: list[str] = []
+    for number in range(len(places)):
+        keeps = number == (len(places) - 1 if is_seen else 0)
+        names.append(array if keeps else fresh_name(program, array, names))
+    body: list[Node] = []
+    arrays = {each.name: each for each in program.arrays}
+    for place, node in enumerate(program.body):
+        turn = max(bisect_right(places, place) - 1, 0)
+        if place in places:
+            creation = node.creation if isinstance(node, Declaration) else _creation(node)
+            body.append(Declaration(names[turn], creation))
+            own = replace(known, name=names[turn], shape=creation.shape, rank=len(creation.shape))
+            arrays[own.name] = own if names[turn] == array else replace(own, role="local")
+        else:
+            body += with_accesses((node,), partial(_called, old=array, new=names[turn]))
+    after = again(replace(program, body=tuple(body), arrays=tuple(arrays.values())))
+    return OwnNames(after, (array,), made_again=True)
+
+
+def _called(access: Access, old: str, new: str) -> Access:
+    return replace(access, array=new) if access.array == old else access
+
+
 def _renamed(program: Program, loop: _Uses, old: str, new: str) -> Program:
     """Give an array another name in a loop, and the shape it is made with there."""
-
-    def renamed(access: Access) -> Access:
-        return replace(access, array=new) if access.array == old else access
-
     node = node_at(program, loop.position)
-    after = replace_at(program, loop.position, with_accesses((node,), renamed))
+    named = partial(_called, old=old, new=new)
+    after = replace_at(program, loop.position, with_accesses((node,), named))
     made = {value.shape for site in loop.sites for value in _creations(site)}
     array = program.array(old)
     array = replace(array, name=new, shape=made.pop() if len(made) == 1 else array.shape)
@@ -162,6 +229,11 @@ def _is_own(loop: _Uses) -> bool:
         for site in loop.sites
         if not site.relation.is_write
     )
+
+
+def _creation(node: Node) -> Create:
+    assert isinstance(node, Assign) and isinstance(node.values[0], Create)
+    return node.values[0]
 
 
 def _creations(site: AccessSite) -> list[Create]:

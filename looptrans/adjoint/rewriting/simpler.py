@@ -37,9 +37,11 @@ from looptrans.adjoint.rewriting.order import (
     with_rows_outward,
 )
 from looptrans.adjoint.rewriting.own_names import OwnNames, with_own_names
+from looptrans.adjoint.rewriting.repetitions import Repetitions, with_repetitions_written_out
 from looptrans.adjoint.rewriting.row_parts import RowParts, with_parts_of_rows
 from looptrans.adjoint.rewriting.set_at_once import ValuesFirst, with_values_first
 from looptrans.adjoint.rewriting.tabulated import Tabulated, with_products_tabulated
+from looptrans.adjoint.rewriting.webs import Webs, with_webs_named
 from looptrans.adjoint.rewriting.weights_apart import WeightsApart, with_weights_apart
 from looptrans.adjoint.rewriting.within import Within, with_loops_within
 from looptrans.adjoint.rewriting.written_alike import WrittenAlike, with_values_alike
@@ -110,7 +112,9 @@ _Seen: TypeAlias = (
     | Tabulated
     | Picked
     | ValuesFirst
+    | Webs
     | Within
+    | Repetitions
     | RowParts
     | WrittenAlike
 )
@@ -152,8 +156,13 @@ ROWS: Final = "parts of rows"
 TO_ROWS: Final = "numbers to rows"
 # Loops over the same rows that use one name, of which each keeps states of its own.
 NAMES: Final = "own names throughout"
+# Arrays that nests overwrite one after the other, with a name for each web.
+WEBS: Final = "webs named"
 # Cells that are not those of an iteration, in nests of their own.
 MIRRORS: Final = "mirrors apart"
+# The iterations of loops of a few, one after the other; those of loops inside of others as well.
+LAYERS: Final = "layers written out"
+REPETITIONS: Final = "repetitions written out"
 # Numbers that loops inside of others add up, as sums.
 SUMS: Final = "inner sums"
 # Sizes where integer scalars stand for them.
@@ -228,7 +237,10 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "own names": with_own_names,
     AT_ONCE: with_values_first,
     NAMES: lambda p: with_own_names(p, throughout=True),
+    WEBS: lambda p: with_webs_named(program_of_indices(p)),
     MIRRORS: with_mirrors_apart,
+    LAYERS: lambda p: with_repetitions_written_out(program_of_indices(p)),
+    REPETITIONS: lambda p: with_repetitions_written_out(program_of_indices(p), throughout=True),
     SUMS: lambda p: with_inner_sums(program_of_indices(p)),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
     "weights apart": lambda p: with_weights_apart(program_of_indices(p)),

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from looptrans.adjoint.rewriting.webs import renamed
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.index import Var
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import rewritten, with_accesses
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.editing.accesses import AccessSite, listed, sites_of
 from looptrans.transforms.editing.nest import finished, fresh_name
@@ -65,7 +65,7 @@ def versions(program: Program, array: str) -> DerivationStep:
                 return (*(replace(node, array=name) for name in names), node)
             case Assign() | If() if node.label in found:
                 reads, writes = (called[version - 1] for version in found[node.label])
-                return (_renamed(node, array, reads, writes),)
+                return (renamed(node, array, reads, writes),)
             case _:
                 return (node,)
 
@@ -91,20 +91,6 @@ def versions(program: Program, array: str) -> DerivationStep:
         done(after),
         (Certificate("storage", law, "legal", verdict.reason),),
     )
-
-
-def _renamed(node: Assign | If, array: str, reads: str, writes: str) -> Node:
-    def named(access: Access, name: str) -> Access:
-        return replace(access, array=name) if access.array == array else access
-
-    if isinstance(node, If):
-        (asked,) = with_accesses((replace(node, body=(), orelse=()),), lambda a: named(a, reads))
-        assert isinstance(asked, If)
-        return replace(node, condition=asked.condition)
-    (read,) = with_accesses((node,), lambda a: named(a, reads))
-    assert isinstance(read, Assign)
-    targets = tuple(named(target, writes) for target in node.targets)
-    return replace(read, targets=targets, augmented=node.augmented and targets == read.targets)
 
 
 def _versions(program: Program, array: str) -> _Versions:
