@@ -14,6 +14,7 @@ from looptrans.blocks.block_ir.ops import has_products, most_dims, stored_blocks
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import lowered  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
+from looptrans.runtime.verifying.backward import verify_pass  # noqa: E402
 from looptrans.transforms.rows.shift import with_rows_by_distance  # noqa: E402
 from tests.analysis import program  # noqa: E402
 from tests.test_attention_strangers import compare, normal  # noqa: E402
@@ -123,3 +124,19 @@ def other(X: Float[Array, "M C"], W: Float[Array, "T C"], N: int):
     return Y
 """
     assert with_rows_by_distance(program(text)) is None
+
+
+GUARDED = """
+def earlier(Q: Float[Array, "N E"], X: Float[Array, "N E"], b: Float[Array, "2*c+1"], c: int):
+    Y = zeros(N)
+    for i in range(N):
+        for r in range(-c, c + 1):
+            s = sum(Q[i, e] * X[i + r, e] for e in range(E)) if i + r >= 0 and r < 1 else 0.0
+            Y[i] += exp(s) * b[r + c]
+    return Y
+"""
+
+
+def test_rows_that_only_a_condition_on_both_keeps_inside_are_read_inside() -> None:
+    report = verify_pass(program(GUARDED), "forward", [{"N": 19, "E": 4, "c": 5}], ["float32"])
+    assert report.passed

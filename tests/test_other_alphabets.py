@@ -63,3 +63,35 @@ def test_names_are_read_as_python_reads_them(
     assert main(["run", named, "--sizes", "ﬁ=2,M=2"]) == 0
     assert main(["derive", named, "--to", "backward", "--wrt", "µ"]) == 2
     assert "--wrt: μ is no argument of μs" in capsys.readouterr().err
+
+
+OF_OTHERS = """
+def like(tl: Float[Array, "debug self"], grid: Float[Array, "_parts self"], _fitted: Float[Array, "_parts options"]):
+    _Tuned = zeros((debug, options))
+    for delta in range(debug):
+        config = -inf
+        for dlike in range(_parts):
+            config = max(config, sum(tl[delta, e] * grid[dlike, e] for e in range(self)))
+        params = 0.0
+        for dlike in range(_parts):
+            params += exp(sum(tl[delta, e] * grid[dlike, e] for e in range(self)) - config)
+        for dlike in range(_parts):
+            for d in range(options):
+                _Tuned[delta, d] += (
+                    exp(sum(tl[delta, e] * grid[dlike, e] for e in range(self)) - config)
+                    / params
+                    * _fitted[dlike, d]
+                )
+    return _Tuned
+"""  # noqa: E501
+
+
+def test_names_may_be_those_of_the_module_of_triton_and_of_what_is_derived() -> None:
+    listing = program(OF_OTHERS)
+    sizes = {"debug": 5, "self": 4, "_parts": 6, "options": 3}
+    assert verify_pass(listing, "both", [sizes], ["float32"]).passed
+    made = emitted_with_backward(listing)
+    kernels = re.findall(r"^def \w+_kernel\((.*?)^\):", made.text, re.MULTILINE | re.DOTALL)
+    assert len(kernels) >= 3
+    for name in sizes:
+        assert not any(re.search(rf"\b{name}\b", parameters) for parameters in kernels)

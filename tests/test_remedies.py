@@ -10,6 +10,7 @@ from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.frontend import parse
 from looptrans.ir.diagnostic import ListingError
+from looptrans.ir.listing import listing
 from looptrans.ir.source import Source
 from looptrans.transforms.script import apply_all
 from tests.analysis import program
@@ -35,6 +36,9 @@ REMEDIES = {
     "for i in range(N): x[i] = floor(x[i])": "write x // 1.0",
     "for i in range(N): x[i] = math.ceil(x[i])": "write -(-x // 1.0)",
     "for i in range(N): x[i] = round(x[i])": "write (x + 0.5) // 1.0",
+    "for i in range(N): x[i] = x[i].item()": "leave it out",
+    "for i in range(N): x[i] = x[i].astype(float16)": "a function, float32(x[i])",
+    "for i in range(N): x[i] = x[i] ^ 2": "a power is x ** 2",
     "out = []": "create an array, a = zeros(N)",
 }
 
@@ -44,6 +48,18 @@ def test_the_remedy_fits_the_mistake(statement: str) -> None:
     text = f"def f(self, x, N):\n    {statement}\n    for k in range(N): x[k] = 1.0\n"
     (mistake,) = mistakes_of(text)
     assert REMEDIES[statement] in mistake.remedy
+
+
+def test_a_shape_is_taken_apart_by_its_extents() -> None:
+    text = (
+        'def f(x: Float[Array, "N M"]):\n    a, b = x.shape\n'
+        "    for i in range(a): x[i, 0] = 1.0 * b\n"
+    )
+    assert "for i in range(0, a):" in listing(parse(Source("t.py", text)))
+    more = text.replace("N M", "N M K").replace("[i, 0]", "[i, 0, 0]")
+    assert mistakes_of(more)[0].remedy == "write a, b = x.shape[0], x.shape[1]"
+    same = more.replace("N M", "a b")  # Of which Python says that there are too many values.
+    assert mistakes_of(same)
 
 
 def test_an_argument_of_bounds_that_is_assigned() -> None:

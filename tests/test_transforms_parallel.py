@@ -737,6 +737,29 @@ def test_cells_that_move_with_the_loop() -> None:
     assert agrees(step, [{"N": n} for n in (0, 1, 5, 9)])
 
 
+@pytest.mark.parametrize(
+    ("shape", "guard", "decision"),
+    [
+        ("", "j != 2", "illegal"),  # A c of two elements has no c[2], which the join would read.
+        ("", "j < 3", "legal"),
+        (': Float[Array, "3"]', "j != 2", "legal"),
+        ("", "j < 1 or i < 2", "legal"),
+        ("", "j != i", "legal"),  # Where there is c[2], there is c[0].
+    ],
+)
+def test_results_are_joined_to_elements_that_there_are(
+    shape: str, guard: str, decision: str
+) -> None:
+    program = read(f"""
+        def f(c{shape}):
+            for i in range(0, M):
+                for j in range(0, 3):
+                    if {guard}:
+                        c[j] += 2.0
+        """)
+    assert split(program, "i", 2).verdict.decision == decision
+
+
 def test_whole_rows_and_integers() -> None:
     program = read("""
         def f(A: Float[Array, "N M"], O: Float[Array, "M"]):

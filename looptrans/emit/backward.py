@@ -17,10 +17,10 @@ from looptrans.blocks.scheduled.reach import below, reached
 from looptrans.emit.autograd import DIGEST, Autograd, Called
 from looptrans.emit.facts import Style
 from looptrans.emit.header import backward_header
-from looptrans.emit.identifiers import Scope, identifier, in_ascii
+from looptrans.emit.identifiers import MODULE_WORDS, Scope, identifier, in_ascii
 from looptrans.emit.launcher import Launcher
 from looptrans.emit.listing import lowered
-from looptrans.emit.module import OWN, Part, written
+from looptrans.emit.module import Part, written
 from looptrans.emit.notes import on_names
 from looptrans.emit.refusal import NotInForm, Refused
 from looptrans.emit.together import groups_of
@@ -161,7 +161,7 @@ def _module(
     found: Backward, forward: BlockProgram, backward: BlockProgram, form: Form
 ) -> EmittedBackward:
     name = identifier(found.listing.name)
-    scope = Scope(OWN)
+    scope = Scope(MODULE_WORDS)
     called, launchers = _called(found, name, scope)
     pairs: tuple[tuple[BlockProgram, Style, str], ...] = (
         (forward, "forward", f"Run {called.launcher}, and return what its gradients need besides."),

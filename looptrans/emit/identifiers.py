@@ -14,13 +14,29 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-# What an emitted module calls its own: imports and helpers.
-MODULE_WORDS = ("torch", "triton", "tl", "math")
-# What a kernel calls its own, and what a launch of one takes besides its parameters.
-KERNEL_WORDS = (
-    *("tl", "pid", "INDEX"),
-    *("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion"),
+from looptrans.emit.functions import HELPERS
+from looptrans.emit.runtime_text import FITTING, FUNCTIONS
+
+# What an emitted module calls its own, imports and helpers, whatever the listing is.
+MODULE_WORDS = (
+    *("torch", "triton", "tl", "math", "itertools", "ThreadPoolExecutor", "copy_context"),
+    *(*HELPERS, *FITTING, *FUNCTIONS, "_parts", "_processors"),
+    *("_INTERPRETED", "_FLOAT", "_INT", "_BOOL"),
 )
+# What Triton's launch of a kernel takes by name besides its parameters, or calls its own.
+LAUNCH_WORDS = (
+    *("self", "grid", "warmup", "config", "options", "params", "specialization", "backend"),
+    *("specialize_impl", "num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion"),
+    *("debug", "instrumentation_mode", "fpsan_homomorphic_casts", "sanitize_overflow", "arch"),
+    *("backend_name", "warp_size", "ptx_version", "ptx_options", "ir_override", "sched4reg"),
+    *("enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl", "clc", "extern_libs"),
+    *("supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "default_dot_input_precision"),
+    *("allowed_dot_input_precisions", "max_num_imprecise_acc_default", "min_shared_mem"),
+    *("waves_per_eu", "matrix_instr_nonkdim", "kpack", "allow_flush_denorm", "schedule_hint"),
+    *("llvm_fn_attrs", "cluster_dims"),
+)
+# What a kernel calls its own, and what a launch of one takes besides its parameters.
+KERNEL_WORDS = (*MODULE_WORDS, "pid", "INDEX", *LAUNCH_WORDS)
 # What a launcher calls its own.
 LAUNCHER_WORDS = (
     *MODULE_WORDS,

@@ -21,21 +21,6 @@ from looptrans.emit.parameters import Parameters, launcher_parameters
 from looptrans.emit.runtime_text import ELEMENT_TYPES, FITTING, FUNCTIONS, INTERPRETED
 from looptrans.emit.together import together
 
-# What a module calls its own, whatever the listing is.
-OWN = (
-    *MODULE_WORDS,
-    "itertools",
-    "ThreadPoolExecutor",
-    "copy_context",
-    *HELPERS,
-    *FITTING,
-    *FUNCTIONS,
-    "_INTERPRETED",
-    "_FLOAT",
-    "_INT",
-    "_BOOL",
-)
-
 # What of Python's own a module imports, by what it then calls.
 _STANDARD = {
     "itertools.": "import itertools",
@@ -66,7 +51,7 @@ class Names:
 
 def names(program: BlockProgram) -> Names:
     """Return what the module of a program calls its launcher and its kernels."""
-    scope = Scope(OWN)
+    scope = Scope(MODULE_WORDS)
     launcher = scope.name("launcher", wanted=program.listing.name)
     kernels = tuple(scope.name("kernel", k.name, wanted=in_ascii(k.name)) for k in program.kernels)
     return Names(identifier(program.listing.name), launcher, kernels)
@@ -98,7 +83,7 @@ def module(program: BlockProgram, *, version: str) -> str:
         ValueError: The program is not one that the block IR allows.
     """
     called = names(program)
-    part = Part(program, called.launcher, called.kernels, Scope((*OWN, *called.all)))
+    part = Part(program, called.launcher, called.kernels, Scope((*MODULE_WORDS, *called.all)))
     launch = Launcher(part.facts).lines()
     return written(header(program, version), (part,), [launch], ())
 

@@ -19,12 +19,12 @@ from looptrans.derivation.step import NotDone
 from looptrans.emit.checks import Checks
 from looptrans.emit.facts import Facts
 from looptrans.emit.header import split_header
-from looptrans.emit.identifiers import Scope, identifier, in_ascii
+from looptrans.emit.identifiers import MODULE_WORDS, Scope, identifier, in_ascii
 from looptrans.emit.launcher import Launcher, Option, title_of
 from looptrans.emit.launches import Launches
 from looptrans.emit.layout import INDENT, statement, words
 from looptrans.emit.listing import lowered
-from looptrans.emit.module import OWN, Part, written
+from looptrans.emit.module import Part, written
 from looptrans.emit.python_text import index_python
 from looptrans.emit.refusal import NotInParts, Refused
 from looptrans.ir.affine import difference, extremum, multiplied, sides
@@ -93,7 +93,7 @@ def _reason(error: NotDone) -> str:
 
 def _module(found: InTwoNests, plain: BlockProgram, in_parts: InParts) -> EmittedSplit:
     name = identifier(plain.listing.name)
-    scope = Scope((*OWN, "_parts", "_processors"))
+    scope = Scope(MODULE_WORDS)
     launchers = (
         scope.name("launcher", wanted=plain.listing.name),
         scope.name("launcher", "split", wanted=f"{name}_split"),

@@ -115,11 +115,15 @@ class Assignments:
     def _one_each(target: ast.Tuple | ast.List, value: ast.expr) -> list[ast.expr]:
         if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
             return value.elts
+        remedy = "write a, b = x, y"
+        if isinstance(value, ast.Attribute) and value.attr == "shape":
+            extents = (f"{ast.unparse(value)}[{place}]" for place in range(len(target.elts)))
+            remedy = f"write {', '.join(map(ast.unparse, target.elts))} = {', '.join(extents)}"
         raise UnsupportedExpression(
             f"{short(value)} is not one value for each of the {len(target.elts)} targets",
             span_of(value),
             why="which value goes where must be seen from the text",
-            remedy="write a, b = x, y",
+            remedy=remedy,
         )
 
     @staticmethod

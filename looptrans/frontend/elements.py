@@ -89,7 +89,7 @@ def element_of(value: Value, kinds: Mapping[str, Element]) -> Element:
 
 def _number_join(span: Span) -> UnsupportedExpression:
     return UnsupportedExpression(
-        "and, or join numbers here",
+        "numbers are joined by and, or",
         span,
         why="in Python that gives one of the two numbers, not true or false",
         remedy="compare the numbers, x != 0.0, or write a ternary",

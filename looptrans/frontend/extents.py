@@ -39,6 +39,11 @@ def read_off(
             left.append(statement)
             continue
         sizes = [(a, d + len(declared.get(a, ())) if d < 0 else d, name) for a, d, name in sizes]
+        array = sizes[0][0]
+        whole = isinstance(statement, ast.Assign) and not isinstance(statement.targets[0], ast.Name)
+        if whole and len(sizes) != len(declared.get(array, sizes)):
+            left.append(statement)
+            continue
         if all(_agrees(size, arrays, declared, found) for size in sizes):
             for array, dimension, name in sizes:
                 known = found.setdefault(array, {})
@@ -46,6 +51,8 @@ def read_off(
                     known[dimension] = name
                 elif array not in declared:
                     known.setdefault(dimension, "_")
+        elif whole and array in declared:
+            left += _one_by_one(statement, sizes)
         else:
             left.append(statement)
     return left, found
@@ -91,6 +98,19 @@ class _Shapes(ast.NodeTransformer):
                 return ast.copy_location(ast.Call(made, [shape, *rest], node.keywords), node)
             case _:
                 return node
+
+
+def _one_by_one(statement: ast.stmt, sizes: list[tuple[str, int, str]]) -> list[ast.stmt]:
+    """Return `n, m = A.shape` as `n = A.shape[0]` and `m = A.shape[1]`."""
+    assert isinstance(statement, ast.Assign)
+    found: list[ast.stmt] = []
+    for _, dimension, name in sizes:
+        if name != "_":
+            value = ast.Subscript(statement.value, ast.Constant(dimension), ast.Load())
+            target = ast.Name(name, ast.Store())
+            one = ast.Assign([target], ast.copy_location(value, statement.value))
+            found.append(ast.fix_missing_locations(ast.copy_location(one, statement)))
+    return found
 
 
 def _agrees(

@@ -98,7 +98,9 @@ def _syntax_mistake(error: SyntaxError, source: Source) -> Mistake:
     end_byte = max(len(text[:end].encode(errors="replace")), start_byte + 1)
     span = Span(line, start_byte, line, end_byte)
     message = (error.msg or "invalid syntax").removesuffix("?")
-    if "too many nested" in message or "too many levels" in message:
+    if "too many levels" in message:
+        return TooDeep(message, span, remedy="put fewer loops and guards inside each other")
+    if "too many nested" in message:
         return TooDeep(message, span, remedy="split it with temporaries")
     remedies = {
         TabError: "indent with spaces only",

@@ -60,8 +60,13 @@ def function_instead(function: ast.expr, arrays: Collection[str]) -> str:
         return KNOWN
     base = dotted(flattened(function.value)[0])
     if base is None or base in arrays:
+        element = ast.unparse(function.value)
+        if isinstance(function.value, ast.Subscript) and last == "item":
+            return f"leave it out: {element} is a number"
+        if isinstance(function.value, ast.Subscript) and last in ("astype", "to"):
+            return f"write the type as a function, float32({element})"
         if last in FUNCTIONS:
-            return f"write it as a function, {last}({ast.unparse(function.value)})"
+            return f"write it as a function, {last}({element})"
         return "an array has no methods here: subscript it, and write loops over its elements"
     return KNOWN
 

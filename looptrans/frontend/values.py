@@ -100,8 +100,10 @@ class Values(Conditions):
                 return Select(condition, picked, other)
             case ast.Call():
                 return self._called(node)
-            case ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.BitXor()):
-                remedy = "join conditions with and, or, !=; of integers, a & 15 is a % 16"
+            case ast.BinOp(op=ast.BitXor()):
+                raise self._outside(node, "a power is x ** 2; of conditions, write a != b")
+            case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
+                remedy = "join conditions with and, or; of integers, a & 15 is a % 16"
                 raise self._outside(node, remedy)
             case ast.BinOp(op=ast.LShift() | ast.RShift()):
                 raise self._outside(node, "write a >> 4 as a // 16, and a << 4 as a * 16")

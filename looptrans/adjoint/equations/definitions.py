@@ -32,11 +32,13 @@ class Names:
     """Gives out variables that no one else has, and names of arrays.
 
     Attributes:
-        taken: Names of the listing, which no array may get again.
+        taken: Names of arrays and sizes, which no array may get again.
+        used: All names of the listing, those of loops and sums as well: no array may get one.
         given: Those that are there from the start, which no variable is printed like.
     """
 
     taken: set[str]
+    used: frozenset[str]
     count: int = 0
     given: frozenset[str] = field(init=False)
 
@@ -55,7 +57,7 @@ class Names:
     def array(self, wish: str) -> str:
         """Return a new name for an array: the wish, or the wish with a number behind it."""
         name, number = wish, 1
-        while name in self.taken or iskeyword(name):  # the gradient of `ef`, say
+        while name in self.taken | self.used or iskeyword(name):  # the gradient of `ef`, say
             number += 1
             name = f"{wish}_{number}"
         self.taken.add(name)

@@ -13,6 +13,7 @@ from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.program import Program
 from looptrans.ir.value import Access, Generator, Subscript, Value
 from looptrans.ir.walk import Placed
+from looptrans.transforms.editing.naming import names_used
 
 Position = tuple[int, ...]
 
@@ -155,7 +156,7 @@ class State:
 
     def __post_init__(self) -> None:
         taken = {a.name for a in self.program.arrays} | {p.name for p in self.program.parameters}
-        self.system = System(Names(set(taken)))
+        self.system = System(Names(taken, names_used(self.program)))
 
     def index(self, array: str, dimension: int, like: str = "x") -> Generator:
         """Return a new index of an array that runs over a dimension."""

@@ -29,7 +29,7 @@ from looptrans.analysis.legality.correspondence import (
 from looptrans.analysis.legality.explanation import most_telling
 from looptrans.analysis.legality.judging import judged
 from looptrans.analysis.legality.races import any_order, judge_races
-from looptrans.analysis.legality.spare import check_extents
+from looptrans.analysis.legality.spare import check_extents, check_spare
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.program import Assign, Program
@@ -84,6 +84,7 @@ class _Judge:
         worst = most_telling(made, comparison.before, comparison.differences())
         if worst is not None:
             return worst
+        check_spare(made, [])
         races = judge_races(made.after, made.context)
         if races.decision != "legal":
             return races

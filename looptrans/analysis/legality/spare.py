@@ -15,7 +15,7 @@ from looptrans.analysis.legality.correspondence import (
     accesses_of,
     domain,
 )
-from looptrans.analysis.ranges.inside import box, cells_of
+from looptrans.analysis.ranges.inside import box, cells_of, inner_box
 from looptrans.ir.value import Binary, walk_value
 
 
@@ -30,7 +30,13 @@ def check_spare(made: Correspondence, spare: list[tuple[Pair, isl.Set]]) -> None
         NotAStep: One may fail.
     """
     extra = [(pair.after, more) for pair, more in spare]
-    extra += [(statement, domain(made.after, statement, "t")) for statement in made.added]
+    stands = {pair.after.number for pair in made.pairs}
+    extra += [
+        (statement, domain(made.after, statement, "t"))
+        for statement in made.after.statements
+        if statement.number not in stands
+    ]
+    earlier = {array.name for array in made.before.program.arrays}
     for statement, instances in extra:
         also = f"{statement.label} would also run where it did not"
         values = getattr(statement.place.node, "values", ())
@@ -39,6 +45,8 @@ def check_spare(made: Correspondence, spare: list[tuple[Pair, isl.Set]]) -> None
             raise NotAStep(f"{also}, and may divide by 0")
         chosen = instances.reset_tuple_id().set_tuple_name(f"s{statement.number}")
         for access in accesses_of(made.after, statement):
+            if access.array not in earlier:
+                continue  # `check_extents` looks at what is new.
             touched = cells_of(made.after, access).intersect_domain(chosen)
             reached = touched.intersect_params(made.context).range()
             if not reached.is_subset(_existing(made, access.array)):
@@ -46,15 +54,22 @@ def check_spare(made: Correspondence, spare: list[tuple[Pair, isl.Set]]) -> None
 
 
 def _existing(made: Correspondence, array: str) -> isl.Set:
-    """Return the cells an array surely has: inside its extents, or accessed before."""
-    rank = made.after.program.array(array).rank
-    dims = ", ".join(f"x{number}" for number in range(rank))
-    cells = box(made.after, array)
-    if cells is None:
-        cells = isl.Set(f"{made.after.prefix}{{ a0[{dims}] : 0 = 1 }}")
+    """Return the cells an array surely has: inside its extents, or up to what was accessed before.
+
+    An array is a box: with c[2] there is c[0], with A[3, 0] and A[0, 3] there is A[3, 3].
+    """
+    cells, open_ = inner_box(made.after, array)
+    if not open_:
+        return cells
+    accessed = cells.subtract(cells)
     for other in made.before.accesses:
         if other.array == array and not other.is_may and not other.all_terms:
-            cells = cells.union(cells_of(made.before, other).range())
+            accessed = accessed.union(cells_of(made.before, other).range())
+    dims = [f"x{number}" for number in range(cells.dim(isl.dim_type.set))]
+    for number in open_:
+        up_to = f"a0[{', '.join(dims)}] -> a0[{', '.join(f'{dim}_' for dim in dims)}]"
+        bounds = f"0 <= x{number}_ <= x{number}"
+        cells = cells.intersect(accessed.apply(isl.Map(f"{{ {up_to} : {bounds} }}")))
     return cells
 
 

@@ -22,11 +22,10 @@ def sizes_inside(model: Model, context: isl.Set) -> isl.Set:
         context: What is known of the parameters.
     """
     for access in model.accesses:
-        shape = tuple(e if _is_known(e) else None for e in written_shape(model, access.array))
         if access.is_may or access.all_terms:
             continue
-        touched = cells_of(model, access)
-        outside = touched.subtract_range(_box(model, shape)).intersect_params(context)
+        cells, _ = inner_box(model, access.array)
+        outside = cells_of(model, access).subtract_range(cells).intersect_params(context)
         if not outside.is_empty():
             context = context.subtract(outside.params())
     return context
@@ -79,8 +78,14 @@ def _box(model: Model, shape: tuple[Index | None, ...]) -> isl.Set:
 
 def box(model: Model, array: str) -> isl.Set | None:
     """Return the cells an array has; None where an extent is not known."""
-    shape = written_shape(model, array)
-    return _box(model, shape) if all(_is_known(extent) for extent in shape) else None
+    cells, open_ = inner_box(model, array)
+    return None if open_ else cells
+
+
+def inner_box(model: Model, array: str) -> tuple[isl.Set, list[int]]:
+    """Return the box of an array, without an end in the dimensions whose extent is not known."""
+    shape = tuple(e if _is_known(e) else None for e in written_shape(model, array))
+    return _box(model, shape), [number for number, e in enumerate(shape) if e is None]
 
 
 def _is_known(extent: Index | None) -> bool:

@@ -224,6 +224,8 @@ class Builder(Scopes):
         limits = self.limits(array, subscripts) if partial else ()
         limits = (*limits, *self._ends(array, subscripts))
         mask = both(self.inside(dims), *guards, *limits)
+        kept = self._kept(Load(array, subscripts, mask, None, kind), partial)
+        mask = both(mask, *(each for each in kept if each not in conjuncts(mask)))
         load = Load(array, subscripts, mask, None if mask is None else 0, kind)
         if kind == "float" and mask is not None:
             load = replace(load, other=0.0)
@@ -305,6 +307,19 @@ class Builder(Scopes):
                 found.append(Binary(">=", subscript, Number(0)))
                 found.append(Binary("<", subscript, self.index(extent)))
         return tuple(found)
+
+    def _kept(self, load: Load, guards: Iterable[Expr]) -> tuple[Expr, ...]:
+        """Return that iterations are inside an array, where guards may be what keeps them so.
+
+        for k in range(i - c, i + c + 1): ... K[k] where k <= i, of which K[k] alone knows nothing.
+        """
+        own = {part for mask in self.masks for part in (mask, *conjuncts(mask))}
+        told = {dim for guard in guards if guard not in own for dim in dims_of(guard)}
+        rows = {at for at in load.subscripts if isinstance(at, Position) and at.dim in told}
+        if not rows:
+            return ()
+        asked = in_front(self.program, self.places, self.read, self.index, load)
+        return tuple(e for e in asked if isinstance(e, Binary) and e.left in rows)
 
     def _ends(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return that iterations are inside an array, where their loop goes further.

@@ -289,7 +289,7 @@ class Nest:
                 with (
                     self.b.frame({dim.name}) as frame,
                     self.b.bound(node.variable, Position(dim)),
-                    self.b.guarded(*part.masks),
+                    self.b.masked(*part.masks),
                     self.scope(path),
                 ):
                     if context is not None:

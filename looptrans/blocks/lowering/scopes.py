@@ -45,6 +45,7 @@ class Scopes:
         twins: Lanes of the same range that stand beside others, and these.
         frames: The blocks that are being built, the outermost first.
         guards: The conditions that hold.
+        masks: Those of them that say which iterations of a loop a block has.
         defined: What names were set to that no loop carries.
         names: What has a name, by what asked for it.
         taken: Names that are not free.
@@ -57,6 +58,7 @@ class Scopes:
     twins: dict[Dim, Dim] = field(default_factory=dict)
     frames: list[Frame] = field(default_factory=list)
     guards: list[Expr] = field(default_factory=list)
+    masks: list[Expr] = field(default_factory=list)
     defined: dict[str, Expr] = field(default_factory=dict)
     names: dict[object, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
@@ -172,6 +174,15 @@ class Scopes:
             del self.places[variable]
         else:
             self.places[variable] = before
+
+    @contextmanager
+    def masked(self, *masks: Expr) -> Iterator[None]:
+        """Let iterations be some of their loop: guards that say no more than its own ends."""
+        self.masks.extend(masks)
+        with self.guarded(*masks):
+            yield
+        if masks:
+            del self.masks[-len(masks) :]
 
     @contextmanager
     def guarded(self, *conditions: Expr | None) -> Iterator[None]:

@@ -217,7 +217,7 @@ class Sums:
             with (
                 self.b.frame({dim.name}) as frame,
                 self.b.bound(generator.variable, Position(dim)),
-                self.b.guarded(*part.masks),
+                self.b.masked(*part.masks),
             ):
                 guard = None
                 if tested != ALWAYS:
