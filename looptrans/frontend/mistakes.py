@@ -66,7 +66,8 @@ class UnsupportedStatement(Mistake):
     contract), small pure helper functions and one `return` of names at the end. There is no
     `while`, `break`, `try`, `del`, class or import in it: their effect on the order of execution
     cannot be described exactly. A `continue` that ends the first branch of an `if` in the body of a
-    loop is read as a guard of what follows it; anywhere else it is an error.
+    loop is read as a guard of what follows it, and so is `if j >= n: break` at the start of a loop
+    whose variable j goes up and whose body leaves n alone; anywhere else they are errors.
 
     A loop over `parallel(…)` runs its iterations in no set order. In its body, `with atomic():`,
     `with atomic(turn=j):` and `with reduce("+"):` are the only `with` there is, and `barrier()` the

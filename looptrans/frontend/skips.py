@@ -4,6 +4,9 @@
         continue            ->        s = s + x[j]
     s = s + x[j]
 
+So is a `break` that stands first in a loop, under a test that no later iteration takes back: j goes
+up, and i stays what it is.
+
 The syntax is rewritten before anything else reads it, so that the rest of the frontend sees loops,
 guards and assignments only. A `continue` that this cannot take out stays, and is refused there.
 """
@@ -11,6 +14,15 @@ guards and assignments only. A `continue` that this cannot take out stays, and i
 from __future__ import annotations
 
 import ast
+
+# The comparisons that stay true once they are, by the step of the loop whose variable comes first.
+_FOR_GOOD: dict[int, tuple[type[ast.cmpop], ...]] = {1: (ast.Gt, ast.GtE), -1: (ast.Lt, ast.LtE)}
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+}
 
 
 def without_continue(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -29,8 +41,69 @@ def _loops_rewritten(statement: ast.stmt) -> ast.stmt:
             setattr(statement, name, without_continue(inner))
     if isinstance(statement, ast.For):
         first = statement.body[0]
+        _let_breaks_skip(statement)
         statement.body = _to_the_end(statement.body) or [ast.copy_location(ast.Pass(), first)]
     return statement
+
+
+def _let_breaks_skip(loop: ast.For) -> None:
+    """Write `continue` for a `break` that stands first, where later iterations would break, too."""
+    step = _step(loop.iter)
+    if step is None or not isinstance(loop.target, ast.Name):
+        return
+    written = {
+        node.id
+        for statement in loop.body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    for statement in loop.body:
+        for target in ast.walk(statement):
+            if isinstance(target, ast.Subscript) and isinstance(target.ctx, ast.Store):
+                written |= {n.id for n in ast.walk(target.value) if isinstance(n, ast.Name)}
+    for statement in loop.body:
+        match statement:
+            case ast.If(body=[ast.Break() as leaves]) if (
+                loop.target.id not in written
+                and _is_for_good(statement.test, loop.target.id, step, written)
+            ):
+                statement.body = [ast.copy_location(ast.Continue(), leaves)]
+            case _:
+                return
+
+
+def _step(iterated: ast.expr) -> int | None:
+    """Return the direction a loop goes in, if it is plain to see."""
+    match iterated:
+        case ast.Call(func=ast.Name("range"), args=[_] | [_, _], keywords=[]):
+            return 1
+        case ast.Call(func=ast.Name("range"), args=[_, _, ast.Constant(int(step))], keywords=[]):
+            return 1 if step > 0 else None
+        case ast.Call(
+            func=ast.Name("range"),
+            args=[_, _, ast.UnaryOp(ast.USub(), ast.Constant(int(step)))],
+            keywords=[],
+        ):
+            return -1 if step > 0 else None
+        case _:
+            return None
+
+
+def _is_for_good(test: ast.expr, variable: str, step: int, written: set[str]) -> bool:
+    """Tell whether a test holds in all iterations behind one in which it does."""
+    match test:
+        case ast.BoolOp(values=values):
+            return all(_is_for_good(each, variable, step, written) for each in values)
+        case ast.Compare(left=left, ops=[comparison], comparators=[right]):
+            kind = type(comparison)
+            if isinstance(right, ast.Name) and right.id == variable:
+                left, right, kind = right, left, _MIRRORED.get(kind, kind)
+            if not isinstance(left, ast.Name) or left.id != variable:
+                return False
+            names = {node.id for node in ast.walk(right) if isinstance(node, ast.Name)}
+            return kind in _FOR_GOOD[step] and not names & (written | {variable})
+        case _:
+            return False
 
 
 def _to_the_end(body: list[ast.stmt]) -> list[ast.stmt]:
