@@ -251,3 +251,44 @@ def with_residual(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array
         return x + torch.softmax(q @ k.mT, -1) @ v
 
     compare(text, torch_, normal((5, 4), (19, 4), (19, 3), (5, 3)), [])
+
+
+def test_layers_with_weights_of_their_own_are_a_kernel_for_each_nest() -> None:
+    text = """
+def stack(X: Float[Array, "S E"], W: Float[Array, "2 E F"]):
+    x = zeros((S, E))
+    for s in range(S):
+        for e in range(E):
+            x[s, e] = X[s, e]
+    for t in range({layers}):
+        q = zeros((S, F)); o = zeros((S, F))
+        for s in range(S):
+            for f in range(F):
+                q[s, f] = sum(x[s, e] * W[t, e, f] for e in range(E))
+        for i in range(S):
+            m = -inf; l = 0.0
+            for j in range(i + 1):
+                m = max(m, sum(q[i, f] * q[j, f] for f in range(F)))
+            for j in range(i + 1):
+                p = exp(sum(q[i, f] * q[j, f] for f in range(F)) - m)
+                l += p
+                for f in range(F):
+                    o[i, f] += p * q[j, f]
+            for e in range(E):
+                x[i, e] += sum(o[i, f] / l * W[t, e, f] for f in range(F))
+    return x
+"""
+    made = emitted_with_backward(program(text.format(layers=2)))
+    assert len(made.forward.kernels) <= 5
+
+    def torch_(x: Any, w: Any) -> Any:
+        for t in range(2):
+            q = x @ w[t]
+            mask = torch.ones(len(x), len(x), dtype=torch.bool).tril()
+            scores = (q @ q.mT).masked_fill(~mask, -torch.inf)
+            x = x + torch.softmax(scores, -1) @ q @ w[t].mT
+        return x
+
+    compare(text.format(layers=2), torch_, [0.5 * a for a in normal((9, 4), (2, 4, 3))], [])
+    # A loop of one iteration makes its arrays once.
+    assert backward(program(text.format(layers=1))).gradients == {"X": "dX", "W": "dW"}

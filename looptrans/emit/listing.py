@@ -33,7 +33,7 @@ from looptrans.emit.identifiers import identifier
 from looptrans.emit.module import module, names
 from looptrans.emit.notes import notes_on
 from looptrans.emit.refusal import Races, Refused, Unseen
-from looptrans.ir.program import Assign, Program
+from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Read, Reduce, walk_value
 from looptrans.ir.walk import live_out, loops, nodes
 from looptrans.transforms.judging.check import check_races
@@ -103,6 +103,8 @@ def lowered(
         joined = joined or fused
         try:
             found = lower(derivation, rounded=rounded)
+            if fused and nests == "joined":
+                found = _with_nests_as_written(program, found, rounded) or found
             found = _with_smaller_blocks(program, found, rounded) or found
             found = _with_rows_in_memory(program, found, rounded) or found
             found = _with_products_in_memory(program, found, rounded) or found
@@ -311,6 +313,23 @@ def _with_nests_in_memory(
         return lower(derive(program, "fold", own=own, numbers=True), rounded=rounded)
     except (NotDone, NotLowered):
         return None
+
+
+def _with_nests_as_written(
+    program: Program, found: BlockProgram, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return a kernel for each nest, where there are more after nests were joined.
+
+    What could be joined in part had to be taken apart again, and not where it was before.
+    """
+    written = sum(isinstance(node, Loop) for node in program.body)
+    if len(found.kernels) <= written:
+        return None
+    try:
+        other = lower(derive(program, "fold", nests="as written"), rounded=rounded)
+    except (NotDone, NotLowered):
+        return None
+    return other if len(other.kernels) <= written else None
 
 
 def _with_products(

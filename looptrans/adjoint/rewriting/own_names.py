@@ -122,8 +122,8 @@ def _each_with_a_name(program: Program) -> OwnNames | None:
     seen = live_out(program)
     for array in program.arrays:
         places = [n for n, node in enumerate(program.body) if _makes(node, array.name)]
-        made = [place for place in places if isinstance(program.body[place], Assign)]
-        if not made or len(places) < 2 or array.role == "input":
+        again = any(isinstance(program.body[place], Assign) for place in places)
+        if not again or array.role == "input":
             continue
         with suppress(TransformError):
             require_no_index(program, program.body, array.name, f"rename {array.name}")
