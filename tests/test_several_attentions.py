@@ -16,6 +16,7 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
 from looptrans.adjoint.rewriting.repetitions import (  # noqa: E402
     with_repetitions_written_out,
 )
@@ -251,3 +252,38 @@ def with_residual(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array
         return x + torch.softmax(q @ k.mT, -1) @ v
 
     compare(text, torch_, normal((5, 4), (19, 4), (19, 3), (5, 3)), [])
+
+
+RECURRENCE = """
+def f(R: Float[Array, "E"], W: Float[Array, "4 E E"]):
+    h = zeros(E)
+    for e in range(E):
+        h[e] = R[e]
+    for t in range(4):
+        g = zeros(E)
+        for e in range(E):
+            g[e] = tanh(sum(W[t, e, c] * h[c] for c in range(E)))
+        for e in range(E):
+            h[e] = g[e]
+    return h
+"""
+STENCIL = """
+def f(R: Float[Array, "N"]):
+    x = zeros(N); y = zeros(N)
+    for n in range(N):
+        x[n] = R[n]
+    for t in range(4):
+        for n in range(1, N - 1):
+            y[n] = tanh(x[n - 1] + x[n + 1])
+        for n in range(1, N - 1):
+            x[n] = y[n]
+    return x
+"""
+
+
+def test_iterations_are_written_out_only_where_that_is_no_more_work() -> None:
+    found = backward(program(RECURRENCE))
+    assert not any(step.name.startswith("write out") for step in found.steps)
+    assert "h_kept" in {saved.name for saved in found.saved}
+    with pytest.raises(NotDifferentiated):  # each iteration would work all before it out again
+        backward(program(STENCIL))
