@@ -16,6 +16,8 @@ if importlib.util.find_spec("triton") is None:
 os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first imported
 
 from looptrans.adjoint.backward import backward  # noqa: E402
+from looptrans.adjoint.refusal import NotDifferentiated  # noqa: E402
+from looptrans.adjoint.rewriting.own_names import with_own_names  # noqa: E402
 from looptrans.adjoint.rewriting.repetitions import (  # noqa: E402
     with_repetitions_written_out,
 )
@@ -28,6 +30,7 @@ from looptrans.blocks.block_ir.ops import (  # noqa: E402
 )
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.listing import emitted  # noqa: E402
+from looptrans.emit.refusal import Refused  # noqa: E402
 from looptrans.executor import execute  # noqa: E402
 from looptrans.ir.listing import listing  # noqa: E402
 from tests.analysis import program  # noqa: E402
@@ -292,3 +295,67 @@ def stack(X: Float[Array, "S E"], W: Float[Array, "2 E F"]):
     compare(text.format(layers=2), torch_, [0.5 * a for a in normal((9, 4), (2, 4, 3))], [])
     # A loop of one iteration makes its arrays once.
     assert backward(program(text.format(layers=1))).gradients == {"X": "dX", "W": "dW"}
+
+
+RECURRENCE = """
+def f(R: Float[Array, "E"], W: Float[Array, "4 E E"]):
+    h = zeros(E)
+    for e in range(E):
+        h[e] = R[e]
+    for t in range(4):
+        g = zeros(E)
+        for e in range(E):
+            g[e] = tanh(sum(W[t, e, c] * h[c] for c in range(E)))
+        for e in range(E):
+            h[e] = g[e]
+    return h
+"""
+STENCIL = """
+def f(R: Float[Array, "N"]):
+    x = zeros(N); y = zeros(N)
+    for n in range(N):
+        x[n] = R[n]
+    for t in range(4):
+        for n in range(1, N - 1):
+            y[n] = tanh(x[n - 1] + x[n + 1])
+        for n in range(1, N - 1):
+            x[n] = y[n]
+    return x
+"""
+
+
+def test_iterations_are_written_out_only_where_that_is_no_more_work() -> None:
+    found = backward(program(RECURRENCE))
+    assert not any(step.name.startswith("write out") for step in found.steps)
+    assert "h_kept" in {saved.name for saved in found.saved}
+    with pytest.raises(NotDifferentiated):  # each iteration would work all before it out again
+        backward(program(STENCIL))
+
+
+MADE_AGAIN = """
+def f(A: Float[Array, "M N"], k: Int[Array, "M", "0:M"]):
+    S = zeros((M, N)); y = zeros(M)
+    for i in range(M):
+        for j in range(N):
+            S[i, j] = exp(A[i, j])
+    for i in range(M):
+        y[i] = sum(S[i, j] for j in range(N))
+    S = {made}
+    for i in range(M):
+        for j in range(N):
+            S[k[i], j] = A[i, j] * y[i] + S[i, j]
+    return S
+"""
+
+
+def test_what_stands_behind_an_array_made_again_keeps_its_label() -> None:
+    with pytest.raises(Refused) as refused:
+        emitted(program(MADE_AGAIN.format(made="zeros((M, N))")))
+    assert "S[k[i], j] = A" in str(refused.value) and "S4 reads S[i, j]" in str(refused.value)
+
+
+def test_an_array_made_again_from_what_it_held_or_in_a_loop_keeps_its_name() -> None:
+    assert with_own_names(program(MADE_AGAIN.format(made="ones((M, N))"))) is not None
+    assert with_own_names(program(MADE_AGAIN.format(made="full((M, N), S[0, 0])"))) is None
+    inside = "zeros((M, N))\n    for i in range(M):\n        S = zeros((M, N))"
+    assert with_own_names(program(MADE_AGAIN.format(made=inside))) is None

@@ -9,6 +9,7 @@ import contextlib
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final
 
 from looptrans.adjoint.carried.looked_at import looked_at
 from looptrans.adjoint.carried.recurrences import opened
@@ -27,6 +28,7 @@ from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rewriting.extremes import with_places_kept
+from looptrans.adjoint.rewriting.repetitions import MOST_STATEMENTS, assignments, work_of
 from looptrans.adjoint.rewriting.simpler import (
     AT_ONCE,
     LAYERS,
@@ -50,6 +52,9 @@ from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.rows.bounded import Bounded, with_ends_said
+
+MODEST: Final = 5
+"""How many times the work of the forward pass is no reason to look for another backward pass."""
 
 
 def backward(
@@ -112,42 +117,103 @@ def _found(
 
 def _of_any(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None) -> Backward:
     """Derive the backward pass of a listing in any of the ways there are."""
-    with contextlib.suppress(NotDifferentiated):
-        return _of_kind(LAYERS, program, of, wrt)
+    written = _written_out(LAYERS, program, of, wrt)
+    if written is not None and _is_modest(written):
+        return written
+    try:
+        return _of_less_work(_as_it_is(program, of, wrt), written)
+    except NotDifferentiated:
+        if written is None:
+            raise
+        return written
+
+
+def _as_it_is(
+    program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward:
+    """Derive the backward pass of a listing whose outer loops stay as they are."""
     try:
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:
-        for kind in (REPETITIONS, ROWS):
+        written = _written_out(REPETITIONS, program, of, wrt)
+        try:
+            return _of_less_work(_otherwise(error, program, of, wrt), written)
+        except NotDifferentiated:
+            if written is None:
+                raise
+            return written
+
+
+def _written_out(
+    kind: str, program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None
+) -> Backward | None:
+    """Derive it with few iterations written out; None where there are none, or it is too long."""
+    with contextlib.suppress(NotDifferentiated):
+        found = _of_kind(kind, program, of, wrt)
+        if len(assignments(found.program.body)) <= MOST_STATEMENTS:
+            return found
+    return None
+
+
+def _is_modest(found: Backward) -> bool:
+    """Tell whether a backward pass is little work beside the forward pass: there is no need to ask.
+
+    Layers upon layers take twice to five times as much, whatever they are made of.
+    """
+    return work_of(found.program) <= MODEST * work_of(found.forward)
+
+
+def _of_less_work(found: Backward, written: Backward | None) -> Backward:
+    """Return the one of two backward passes that works less, the second where they are even.
+
+    Iterations written out may work the same out again in each of those behind them.
+    """
+    if written is None or work_of(found.program) < work_of(written.program):
+        return found
+    return written
+
+
+def _otherwise(
+    error: NotDifferentiated,
+    program: Program,
+    of: tuple[str, ...] | None,
+    wrt: tuple[str, ...] | None,
+) -> Backward:
+    """Derive the backward pass of a listing that has none as it is.
+
+    Raises:
+        NotDifferentiated: It has none otherwise either; the reason says why.
+    """
+    with contextlib.suppress(NotDifferentiated):
+        return _of_kind(ROWS, program, of, wrt)
+    running = with_running_sums(program)
+    if running is not None:
+        with contextlib.suppress(NotDifferentiated):
+            return _grown(_backward(running.program, of, wrt), program, running)
+    if isinstance(error, OnExtreme):
+        with contextlib.suppress(NotDifferentiated):
+            return _of_kind(NAMES, program, of, wrt)
+        try:
+            return _of_places(error, program, of, wrt)
+        except OnExtreme as other:
+            error = other
+        except NotDifferentiated:
+            pass  # then the maximum is what stands in the way
+    else:
+        with contextlib.suppress(NotDifferentiated):
+            return _through_time(program, of, wrt)
+        for kind in (SUMS, NAMES, MIRRORS):
             with contextlib.suppress(NotDifferentiated):
                 return _of_kind(kind, program, of, wrt)
-        running = with_running_sums(program)
-        if running is not None:
-            with contextlib.suppress(NotDifferentiated):
-                return _grown(_backward(running.program, of, wrt), program, running)
-        if isinstance(error, OnExtreme):
-            with contextlib.suppress(NotDifferentiated):
-                return _of_kind(NAMES, program, of, wrt)
-            try:
-                return _of_places(error, program, of, wrt)
-            except OnExtreme as other:
-                error = other
-            except NotDifferentiated:
-                pass  # then the maximum is what stands in the way
-        else:
-            with contextlib.suppress(NotDifferentiated):
-                return _through_time(program, of, wrt)
-            for kind in (SUMS, NAMES, MIRRORS):
+        for names in dict.fromkeys((looked_at(program), None)):
+            kept = with_states_kept(program, anyway=True, only=names)
+            if kept is not None:
                 with contextlib.suppress(NotDifferentiated):
-                    return _of_kind(kind, program, of, wrt)
-            for names in dict.fromkeys((looked_at(program), None)):
-                kept = with_states_kept(program, anyway=True, only=names)
-                if kept is not None:
-                    with contextlib.suppress(NotDifferentiated):
-                        return _with_kept(_backward(kept.program, of, wrt), program, kept)
-            if not error.remedy:
-                error = _with_states(error, program)
-        error.within = error.within or program
-        raise error from None
+                    return _with_kept(_backward(kept.program, of, wrt), program, kept)
+        if not error.remedy:
+            error = _with_states(error, program)
+    error.within = error.within or program
+    raise error from None
 
 
 def _of_kind(

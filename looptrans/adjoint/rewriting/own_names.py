@@ -24,12 +24,13 @@ from functools import partial
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.algebra.free import is_creation, is_made_anew, is_overwritten
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.rewrite import with_accesses
-from looptrans.ir.value import Access, Create, Range
+from looptrans.ir.rewrite import rewritten, with_accesses
+from looptrans.ir.value import Access, Create, Range, Read, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.editing.accesses import AccessSite, listed, require_no_index, sites_of
 from looptrans.transforms.editing.errors import TransformError
+from looptrans.transforms.editing.finish import with_stated_label
 from looptrans.transforms.editing.nest import fresh_name
 from looptrans.transforms.editing.tree import Position, node_at, replace_at
 
@@ -122,13 +123,27 @@ def _each_with_a_name(program: Program) -> OwnNames | None:
     seen = live_out(program)
     for array in program.arrays:
         places = [n for n, node in enumerate(program.body) if _makes(node, array.name)]
-        again = any(isinstance(program.body[place], Assign) for place in places)
-        if not again or array.role == "input":
+        made = [program.body[place] for place in places]
+        if not any(isinstance(node, Assign) for node in made):
+            continue
+        if array.role == "input" or not _is_made_only_there(program, array.name, len(made)):
             continue
         with suppress(TransformError):
             require_no_index(program, program.body, array.name, f"rename {array.name}")
             return _each_time(program, array.name, places, array.name in seen)
     return None
+
+
+def _is_made_only_there(program: Program, array: str, times: int) -> bool:
+    """Tell whether an array is made so many times in all, and from nothing that it held before."""
+    made = [node for node in nodes(program.body) if _makes(node, array)]
+    fills = [_creation(node).fill for node in made]
+    return len(made) == times and all(
+        not (isinstance(part, Read) and part.access.array == array)
+        for fill in fills
+        if fill is not None
+        for part in walk_value(fill)
+    )
 
 
 def _makes(node: Node, array: str) -> bool:
@@ -153,13 +168,15 @@ def _each_time(program: Program, array: str, places: list[int], is_seen: bool) -
     for place, node in enumerate(program.body):
         turn = max(bisect_right(places, place) - 1, 0)
         if place in places:
-            creation = node.creation if isinstance(node, Declaration) else _creation(node)
+            creation = _creation(node)
             body.append(Declaration(names[turn], creation))
             own = replace(known, name=names[turn], shape=creation.shape, rank=len(creation.shape))
             arrays[own.name] = own if names[turn] == array else replace(own, role="local")
         else:
             body += with_accesses((node,), partial(_called, old=array, new=names[turn]))
-    after = again(replace(program, body=tuple(body), arrays=tuple(arrays.values())))
+    # A statement that has become a declaration has no label: the others keep theirs.
+    stated = rewritten(tuple(body), lambda node: (with_stated_label(node),))
+    after = again(replace(program, body=stated, arrays=tuple(arrays.values())))
     return OwnNames(after, (array,), made_again=True)
 
 
@@ -232,6 +249,8 @@ def _is_own(loop: _Uses) -> bool:
 
 
 def _creation(node: Node) -> Create:
+    if isinstance(node, Declaration):
+        return node.creation
     assert isinstance(node, Assign) and isinstance(node.values[0], Create)
     return node.values[0]
 

@@ -45,7 +45,7 @@ def finished(program: Program, images: Images) -> tuple[Program, dict[str, Image
     guards = _guard_labels(program)
     body = rewritten(program.body, lambda node: (_with_guard_label(node, guards),))
     if not _labels_agree(body):
-        body = rewritten(body, lambda node: (_with_stated_label(node),))
+        body = rewritten(body, lambda node: (with_stated_label(node),))
     program = with_names_that_hold(replace(program, body=body))
     found = _in_order(_with_sizes_stated(program))
     _require_language(found)
@@ -93,7 +93,8 @@ def _labels_agree(body: tuple[Node, ...]) -> bool:
     )
 
 
-def _with_stated_label(node: Node) -> Node:
+def with_stated_label(node: Node) -> Node:
+    """Return a statement whose comment says its label."""
     if not isinstance(node, Assign) or label_of(node.comment) == node.label:
         return node
     comment = f"{node.label}: {node.comment}" if node.comment else node.label
