@@ -114,6 +114,8 @@ def _found(
 def _of_any(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | None) -> Backward:
     """Derive the backward pass of a listing in any of the ways there are."""
     written = _written_out(LAYERS, program, of, wrt)
+    if written is not None and _is_little_work(written, program):
+        return written
     try:
         return _of_less_work(_as_it_is(program, of, wrt), written)
     except NotDifferentiated:
@@ -130,6 +132,8 @@ def _as_it_is(
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:
         written = _written_out(REPETITIONS, program, of, wrt)
+        if written is not None and _is_little_work(written, program):
+            return written
         try:
             return _of_less_work(_otherwise(error, program, of, wrt), written)
         except NotDifferentiated:
@@ -147,6 +151,14 @@ def _written_out(
         if len(assignments(found.program.body)) <= MOST_STATEMENTS:
             return found
     return None
+
+
+def _is_little_work(found: Backward, program: Program) -> bool:
+    """Tell whether a backward pass works so little that no other need be looked for.
+
+    The gradient of a product is two products, for which something may be worked out once more.
+    """
+    return work_of(found.program) <= 4 * work_of(program)
 
 
 def _of_less_work(found: Backward, written: Backward | None) -> Backward:
