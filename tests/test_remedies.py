@@ -299,3 +299,9 @@ def f(X: Float[Array, "N E"], K: Float[Array, "C E"]):
         assert refused.value.label == "S6"
         assert refused.value.reason.startswith("r is ")
         assert refused.value.reason.count("not handed over") <= 1
+
+
+def test_a_dimension_that_is_none_is_named_as_it_is_written() -> None:
+    text = 'def f(A: Float[Array, "M N"]):\n    n = A.shape[-3]\n    return A\n'
+    (mistake,) = mistakes_of(text)
+    assert "'A' has no dimension -3" in mistake.message

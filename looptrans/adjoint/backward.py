@@ -135,10 +135,10 @@ def _as_it_is(
     try:
         return _of_simplest(program, of, wrt)
     except NotDifferentiated as error:
-        written = _written_out(REPETITIONS, program, of, wrt)
         try:
-            return _of_less_work(_otherwise(error, program, of, wrt), written)
+            return _otherwise(error, program, of, wrt)
         except NotDifferentiated:
+            written = _written_out(REPETITIONS, program, of, wrt)
             if written is None:
                 raise
             return written

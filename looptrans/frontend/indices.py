@@ -279,14 +279,14 @@ class Indices:
         array = self.names.arrays.get(name)
         if array is None:
             raise self.not_an_array(name, node)
-        dimension += array.rank if dimension < 0 else 0
-        if not 0 <= dimension < array.rank:
+        if not -array.rank <= dimension < array.rank:
             raise WrongRank(
                 f"{name!r} has no dimension {dimension}",
                 span_of(node),
                 why=f"it has {array.rank}",
                 remedy="count the dimensions from 0",
             )
+        dimension %= array.rank
         extent = array.shape[dimension]
         if extent is not None:
             return extent

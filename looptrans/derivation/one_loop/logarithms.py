@@ -42,7 +42,8 @@ def logarithms_closed(program: Program) -> DerivationStep:
         "algebra",
         "log(sum(exp(x))) = t + log(sum(exp(x - t)))",
         "legal",
-        "exp(x) is exp(t) * exp(x - t) for every number t, the largest x among them",
+        "exp(x) is exp(t) * exp(x - t) for every number t, the largest x among them; where one "
+        "is infinite the result is nan",
     )
     rounding = Certificate(
         "rounding",
