@@ -256,8 +256,7 @@ def with_residual(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array
     compare(text, torch_, normal((5, 4), (19, 4), (19, 3), (5, 3)), [])
 
 
-def test_layers_with_weights_of_their_own_are_a_kernel_for_each_nest() -> None:
-    text = """
+WEIGHTED = """
 def stack(X: Float[Array, "S E"], W: Float[Array, "2 E F"]):
     x = zeros((S, E))
     for s in range(S):
@@ -281,9 +280,16 @@ def stack(X: Float[Array, "S E"], W: Float[Array, "2 E F"]):
                 x[i, e] += sum(o[i, f] / l * W[t, e, f] for f in range(F))
     return x
 """
-    made = emitted_with_backward(program(text.format(layers=2)))
-    assert len(made.forward.kernels) <= 5
 
+
+def test_layers_with_weights_of_their_own_are_a_kernel_for_each_nest() -> None:
+    made = emitted_with_backward(program(WEIGHTED.format(layers=2)))
+    assert len(made.forward.kernels) <= 5
+    # A loop of one iteration makes its arrays once.
+    assert backward(program(WEIGHTED.format(layers=1))).gradients == {"X": "dX", "W": "dW"}
+
+
+def test_layers_with_weights_of_their_own_are_those_of_torch() -> None:
     def torch_(x: Any, w: Any) -> Any:
         for t in range(2):
             q = x @ w[t]
@@ -292,9 +298,8 @@ def stack(X: Float[Array, "S E"], W: Float[Array, "2 E F"]):
             x = x + torch.softmax(scores, -1) @ q @ w[t].mT
         return x
 
-    compare(text.format(layers=2), torch_, [0.5 * a for a in normal((9, 4), (2, 4, 3))], [])
-    # A loop of one iteration makes its arrays once.
-    assert backward(program(text.format(layers=1))).gradients == {"X": "dX", "W": "dW"}
+    given = [0.5 * a for a in normal((9, 4), (2, 4, 3))]
+    compare(WEIGHTED.format(layers=2), torch_, given, [])
 
 
 RECURRENCE = """

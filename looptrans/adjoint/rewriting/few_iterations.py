@@ -126,7 +126,7 @@ def _written_out(
         return tuple(
             substitute_variable(inner, {node.variable: Int(number)})
             for number in range(count)
-            for inner in (rewritten(own, _unlabelled) if number else own)
+            for inner in (rewritten(own, unlabelled) if number else own)
         ) + ((replace(node, body=others),) if others else ())
 
     def named(access: Access) -> Access:
@@ -191,6 +191,6 @@ def _meet(one: Assign, other: Assign) -> bool:
     return bool(written & _touched(other) or its & _touched(one))
 
 
-def _unlabelled(node: Node) -> tuple[Node, ...]:
+def unlabelled(node: Node) -> tuple[Node, ...]:
     """Return a statement without the label that another one has, so that it is given its own."""
     return (replace(node, comment="", labelled=False) if isinstance(node, Assign) else node,)

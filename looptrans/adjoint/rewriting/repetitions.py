@@ -18,6 +18,7 @@ from typing import Final
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.carried.states_kept import FEW
+from looptrans.adjoint.rewriting.few_iterations import unlabelled
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.ir.index import Int
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -27,6 +28,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes, placed
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.substitute import substitute_variable
+from looptrans.transforms.moved.known_iterations import iterations
 
 MOST_STATEMENTS: Final = 160
 """How many statements a listing, or its backward pass, may have afterwards."""
@@ -74,7 +76,7 @@ def with_repetitions_written_out(
     names: dict[str, None] = {}
 
     def change(node: Node) -> tuple[Node, ...]:
-        found = _iterations(node)
+        found = _few(node)
         if not isinstance(node, Loop) or found is None or node.variable not in handing:
             return (node,)
         if not any(isinstance(inner, Loop) for inner in nodes(node.body)):
@@ -83,7 +85,7 @@ def with_repetitions_written_out(
         return tuple(
             substitute_variable(inner, {node.variable: Int(number)})
             for number in found
-            for inner in (node.body if number == found[0] else rewritten(node.body, _unlabelled))
+            for inner in (node.body if number == found[0] else rewritten(node.body, unlabelled))
         )
 
     if not handing:
@@ -143,20 +145,15 @@ def _times(span: Range) -> int:
     return MANY
 
 
-def _iterations(node: Node) -> range | None:
+def _few(node: Node) -> range | None:
     """Return the iterations of a loop of a few."""
-    if not isinstance(node, Loop) or node.execution != "sequential" or node.private:
-        return None
-    start, stop = node.range.start, node.range.stop
-    if not isinstance(start, Int) or not isinstance(stop, Int):
-        return None
-    found = range(start.value, stop.value, node.range.step)
-    return found if 1 < len(found) <= FEW else None
+    found = iterations(node)
+    return found if found is not None and 1 < len(found) <= FEW else None
 
 
 def _handing_on(program: Program) -> set[str]:
     """Return the loops of a few iterations that hand on more than what they add up."""
-    few = {n.variable for n in nodes(program.body) if isinstance(n, Loop) and _iterations(n)}
+    few = {n.variable for n in nodes(program.body) if isinstance(n, Loop) and _few(n)}
     if not few:
         return set()
     adding = {
@@ -171,8 +168,3 @@ def _handing_on(program: Program) -> set[str]:
         for each in flow_of(program).dependences
         if each.carried_by in few and not (each.source == each.sink and each.source in adding)
     }
-
-
-def _unlabelled(node: Node) -> tuple[Node, ...]:
-    """Return a statement without the label that another one has, so that it is given its own."""
-    return (replace(node, comment="", labelled=False) if isinstance(node, Assign) else node,)

@@ -57,7 +57,7 @@ def with_known_iterations(program: Program) -> Known | None:
     names: dict[str, None] = {}
 
     def change(node: Node) -> tuple[Node, ...]:
-        found = _iterations(node)
+        found = iterations(node)
         if isinstance(node, Loop) and found is not None and len(found) < 2:
             names[node.variable] = None
             if not found:
@@ -75,7 +75,8 @@ def with_known_iterations(program: Program) -> Known | None:
     return Known(after, tuple(names)) if names and kept else None
 
 
-def _iterations(node: Node) -> range | None:
+def iterations(node: Node) -> range | None:
+    """Return the iterations of a loop that constants bound; None of any other node."""
     if not isinstance(node, Loop) or node.execution != "sequential" or node.private:
         return None
     start, stop = node.range.start, node.range.stop
