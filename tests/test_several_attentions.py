@@ -364,3 +364,49 @@ def test_an_array_made_again_from_what_it_held_or_in_a_loop_keeps_its_name() -> 
     assert with_own_names(program(MADE_AGAIN.format(made="full((M, N), S[0, 0])"))) is None
     inside = "zeros((M, N))\n    for i in range(M):\n        S = zeros((M, N))"
     assert with_own_names(program(MADE_AGAIN.format(made=inside))) is None
+
+
+def test_layers_over_lengths_that_data_say_hand_over_what_they_made() -> None:
+    text = """
+def refined(Q: Float[Array, "B M E"], K: Float[Array, "B N E"], n: Int[Array, "B", "0:N+1"]):
+    x = zeros((B, M, E))
+    for b in range(B):
+        for i in range(M):
+            for e in range(E):
+                x[b, i, e] = Q[b, i, e]
+    for t in range(2):
+        for b in range(B):
+            for i in range(M):
+                m = -inf; l = 0.0
+                o = zeros(E)
+                for j in range(N):
+                    if j >= n[b]: break
+                    s = sum(x[b, i, e] * K[b, j, e] for e in range(E))
+                    new = max(m, s)
+                    l = l * exp(m - new) + exp(s - new)
+                    for e in range(E):
+                        o[e] = o[e] * exp(m - new) + exp(s - new) * K[b, j, e]
+                    m = new
+                for e in range(E):
+                    x[b, i, e] = o[e] / l if l > 0.0 else 0.0
+    return x
+"""
+    found = backward(program(text))
+    assert not any("attains" in note for note in found.notes)
+    assert "x2" in {saved.name for saved in found.saved}
+
+    def torch_(x: Any, k: Any, n: Any) -> Any:
+        for _ in range(2):
+            mask = (torch.arange(k.shape[1]) < n[:, None])[:, None]
+            scores = (x @ k.mT).masked_fill(~mask, -torch.inf)
+            x = torch.nan_to_num(torch.softmax(scores, -1).masked_fill(~mask, 0.0)) @ k
+        return x
+
+    lengths = torch.tensor([5, 9], dtype=torch.int32)
+    compare(text, torch_, normal((2, 3, 4), (2, 9, 4)), [lengths])
+
+
+def test_what_data_say_may_stay_keeps_its_name() -> None:
+    text = TWICE.format(rows="range(M)").replace('"M E"]):', '"M E"], n: Int[Array, "M"]):')
+    text = text.replace("x[i, e] = x[i, e] * Y", "if n[i] > 0: x[i, e] = x[i, e] * Y")
+    assert with_webs_named(program(text)) is None

@@ -163,7 +163,9 @@ def _guarded(prepared: Prepared, condition: Condition) -> tuple[Access, bool] | 
     return found if found is not None and found[0].array in prepared.nonzero else None
 
 
-def _has_weight(prepared: Prepared, term: Term, total: Access) -> bool:
+def _has_weight(
+    prepared: Prepared, term: Term, total: Access, within: frozenset[str] = frozenset()
+) -> bool:
     """Tell whether a factor is nothing where a sum of exponentials has no terms.
 
     So are the weights of its row, and sums over the row of what has them as factors: these where
@@ -178,20 +180,28 @@ def _has_weight(prepared: Prepared, term: Term, total: Access) -> bool:
             return True
     if len(reads) < len(term.factors):
         return False
-    return any(_is_sum_of_weights(prepared, access, total) for access in reads)
+    return any(_is_sum_of_weights(prepared, access, total, within) for access in reads)
 
 
-def _is_sum_of_weights(prepared: Prepared, access: Access, total: Access) -> bool:
-    """Tell whether a cell is a sum of what is nothing where a sum of exponentials has no terms."""
+def _is_sum_of_weights(
+    prepared: Prepared, access: Access, total: Access, within: frozenset[str]
+) -> bool:
+    """Tell whether a cell is a sum of what is nothing where a sum of exponentials has no terms.
+
+    Nothing is told of a sum by itself, as of another row's l, whose terms are weights times l.
+    """
     if access.array not in prepared.system.definitions or access.array in prepared.weights:
         return False
+    if access.array in within:
+        return False
+    within |= {access.array}
     value = prepared.system.instance(access.array, access.indices)
     match value:
         case Reduce("sum"):
             terms = prepared.terms(value)
-            return bool(terms) and all(_has_weight(prepared, each, total) for each in terms)
+            return bool(terms) and all(_has_weight(prepared, t, total, within) for t in terms)
         case Binary("/", Read(above), Read(below)) if below == total:
             # Where a guard asked for terms before the division, there is nothing without them.
-            return _is_sum_of_weights(prepared, above, total)
+            return _is_sum_of_weights(prepared, above, total, within)
         case _:
             return False

@@ -12,15 +12,17 @@ and attention asks for the exponential of what differs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from looptrans.analysis.api import groups
 from looptrans.analysis.kept_flow import flow_of
-from looptrans.ir.index import Var
+from looptrans.ir.index import Int, Var
 from looptrans.ir.program import Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access
+from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import AccessSite, listed, sites_of
 from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_name
@@ -38,11 +40,13 @@ class Webs:
         program: The program afterwards.
         array: What was one array.
         names: What the others are called.
+        reason: What shows that the two mean the same.
     """
 
     program: Program
     array: str
     names: tuple[str, ...]
+    reason: str
 
     @property
     def text(self) -> str:
@@ -53,7 +57,7 @@ class Webs:
     def certificate(self) -> Certificate:
         """What shows that the two mean the same."""
         law = "each read gets what it got before, and each result what was written to it last"
-        return Certificate("storage", law, "legal", "by the dependences of both")
+        return Certificate("storage", law, "legal", self.reason)
 
 
 def with_webs_named(program: Program) -> Webs | None:
@@ -148,7 +152,38 @@ def _named(program: Program, array: str, webs: _Webs) -> Webs | None:
     after = replace(program, body=rewritten(program.body, change), arrays=arrays)
     after, images = finished(after, same_names(program, after))
     verdict = check_storage(program, after, images, created=True, tried=False)
-    return Webs(after, array, others) if verdict.decision == "legal" else None
+    if verdict.decision == "legal":
+        return Webs(after, array, others, "by the dependences of both")
+    if verdict.decision == "illegal" or not _ends_with(program, array, webs, last):
+        return None
+    # Guards that ask for data are followed in the listing alone; a run may show that it is wrong.
+    if check_storage(program, after, images, created=True).decision == "illegal":
+        return None
+    reason = "what a read may get is written in its web, by the dependences of the listing"
+    return Webs(after, array, others, reason)
+
+
+def _ends_with(program: Program, array: str, webs: _Webs, last: int) -> bool:
+    """Tell whether nobody sees an array in the end, or all of it is written by the last web."""
+    if array not in live_out(program):
+        return True
+    (shape,) = (n.creation.shape for n in program.body if _declares(n, array))
+    return any(
+        site.relation.is_write
+        and webs[site.place.label][1] == last
+        and not site.place.conditions
+        and len(site.place.loops) == len(shape)
+        and {Var(loop.variable): loop.range for loop in site.place.loops}
+        == {
+            subscript: Range(Int(0), extent)
+            for subscript, extent in zip(site.access.subscripts, shape, strict=True)
+        }
+        for site in sites_of(program, array)
+    )
+
+
+def _declares(node: Node, array: str) -> TypeGuard[Declaration]:
+    return isinstance(node, Declaration) and node.array == array
 
 
 def renamed(node: Assign | If, array: str, reads: str, writes: str) -> Node:
