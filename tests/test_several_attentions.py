@@ -410,3 +410,34 @@ def test_what_data_say_may_stay_keeps_its_name() -> None:
     text = TWICE.format(rows="range(M)").replace('"M E"]):', '"M E"], n: Int[Array, "M"]):')
     text = text.replace("x[i, e] = x[i, e] * Y", "if n[i] > 0: x[i, e] = x[i, e] * Y")
     assert with_webs_named(program(text)) is None
+
+
+def test_a_sum_inside_of_another_one_over_the_same_has_another_form() -> None:
+    """Rows joined by elements would ask for a loop over keys inside of one over the same keys."""
+    text = """
+def refine(Q: Float[Array, "B M E"], K: Float[Array, "B N E"], V: Float[Array, "B N E"],
+           n: Int[Array, "B", "0:N+1"], G: Float[Array, "3 E"]):
+    x = zeros((B, M, E))
+    for b in range(B):
+        for i in range(M):
+            for e in range(E):
+                x[b, i, e] = Q[b, i, e]
+    for t in range(3):
+        for b in range(B):
+            for i in range(M):
+                m = -inf; l = 0.0
+                o = zeros(E)
+                for j in range(N):
+                    if j >= n[b]: break
+                    s = 0.3 * sum(x[b, i, e] * K[b, j, e] for e in range(E))
+                    mn = max(m, s)
+                    l = l * exp(m - mn) + exp(s - mn)
+                    for e in range(E):
+                        o[e] = o[e] * exp(m - mn) + exp(s - mn) * V[b, j, e]
+                    m = mn
+                for e in range(E):
+                    x[b, i, e] += G[t, e] * (o[e] / l if l > 0.0 else 0.0)
+    return x
+"""
+    made = emitted_with_backward(program(text))
+    assert all(has_products(kernel.body) for kernel in made.backward.kernels if "dK" in kernel.name)

@@ -209,6 +209,11 @@ class Sums:
         ops, begun = self.b.frames[-1].ops, len(self.b.frames[-1].ops)
         start = Number(identity(op, Number(0.0)))
         dim = self.b.dim(generator.variable, "tile", generator.range.start, generator.range.stop)
+        if dim in self.b.stops:
+            raise NotLowered(
+                f"a sum over {generator.variable} stands inside of another one over the same",
+                self._label(),
+            )
         self.shapes.around.append((SUM, dim))
         ranges = Ranges(bounds_of(generator.range))
         ranges, tested = narrowed(generator.variable, ranges, generator.condition)
