@@ -51,6 +51,7 @@ def test_a_break_that_no_later_iteration_takes_back_is_a_guard(loop: str, leaves
         ("x[i] = 0.0", "if j > i: break"),  # done in the iteration that ends the loop
         ("if j < i: break", "x[j] = 1.0"),  # later ones would go on
         ("if j > k[i]: break", "k[i] = j"),  # what it is compared with changes
+        ("if j > x.n: break", "x.n = j"),
         ("if j > i and i != 2 * j: break", "x[j] = 1.0"),
         ("if j > sum(x): break", "x[j] = 1.0"),
         ("if j > i:", "    x[j] = 2.0", "    break", "x[j] = 1.0"),

@@ -28,7 +28,7 @@ from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rewriting.extremes import with_places_kept
-from looptrans.adjoint.rewriting.repetitions import MOST_STATEMENTS, assignments, work_of
+from looptrans.adjoint.rewriting.repetitions import MOST_STATEMENTS
 from looptrans.adjoint.rewriting.simpler import (
     AT_ONCE,
     LAYERS,
@@ -46,6 +46,7 @@ from looptrans.adjoint.rewriting.simpler import (
 )
 from looptrans.adjoint.rewriting.spelled import with_extrema_spelled
 from looptrans.adjoint.rewriting.unread import without_unread
+from looptrans.adjoint.rewriting.work import assignments, work_of
 from looptrans.adjoint.through_time import closed
 from looptrans.analysis.api import annotated
 from looptrans.ir.outputs import outputs

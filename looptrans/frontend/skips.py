@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import ast
 
+from looptrans.frontend.syntax import stored_names
+
 # The comparisons that stay true once they are, by the step of the loop whose variable comes first.
 _FOR_GOOD: dict[int, tuple[type[ast.cmpop], ...]] = {1: (ast.Gt, ast.GtE), -1: (ast.Lt, ast.LtE)}
 _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -51,16 +53,7 @@ def _let_breaks_skip(loop: ast.For) -> None:
     step = _step(loop.iter)
     if step is None or not isinstance(loop.target, ast.Name):
         return
-    written = {
-        node.id
-        for statement in loop.body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    for statement in loop.body:
-        for target in ast.walk(statement):
-            if isinstance(target, ast.Subscript) and isinstance(target.ctx, ast.Store):
-                written |= {n.id for n in ast.walk(target.value) if isinstance(n, ast.Name)}
+    written = {name.partition(".")[0] for name in stored_names(loop.body)}
     for statement in loop.body:
         match statement:
             case ast.If(body=[ast.Break() as leaves]) if (

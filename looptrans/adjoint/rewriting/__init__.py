@@ -1,6 +1,6 @@
 """A listing seen more simply, as derivations of both passes begin.
 
-all of them               simpler
+all of them               simpler, work
 names and words           own_names, webs, bound_names, alike, written_alike
 statements                set_at_once
 loops                     order, within, along_rows, few_iterations, repetitions, guarded_cells,

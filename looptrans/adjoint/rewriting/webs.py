@@ -12,10 +12,10 @@ and attention asks for the exponential of what differs.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
 from looptrans.analysis.api import groups
 from looptrans.analysis.kept_flow import flow_of
+from looptrans.ir.creation import creation_of
 from looptrans.ir.index import Int, Var
 from looptrans.ir.program import Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
@@ -167,7 +167,8 @@ def _ends_with(program: Program, array: str, webs: _Webs, last: int) -> bool:
     """Tell whether nobody sees an array in the end, or all of it is written by the last web."""
     if array not in live_out(program):
         return True
-    (shape,) = (n.creation.shape for n in program.body if _declares(n, array))
+    creation = creation_of(program, array)
+    shape = () if creation is None else creation.shape
     return any(
         site.relation.is_write
         and webs[site.place.label][1] == last
@@ -180,10 +181,6 @@ def _ends_with(program: Program, array: str, webs: _Webs, last: int) -> bool:
         }
         for site in sites_of(program, array)
     )
-
-
-def _declares(node: Node, array: str) -> TypeGuard[Declaration]:
-    return isinstance(node, Declaration) and node.array == array
 
 
 def renamed(node: Assign | If, array: str, reads: str, writes: str) -> Node:
