@@ -151,6 +151,28 @@ ASKED = """
                             O[i, d] += p * V[j, d]
                 m = n
 """
+# Places behind the last key that hold what changes no maximum, or what may.
+PADDED = """
+        for t in range((N + 3) // 4):
+            n = m
+            for u in range(4):
+                if 4 * t + u < N:
+                    s[u] = Q[i] @ K[4 * t + u]
+                else:
+                    s[u] = {padding}
+            for u in range(4):
+                n = max(n, s[u])
+            l = l * exp(m - n)
+            for d in range(D):
+                O[i, d] *= exp(m - n)
+            for u in range(4):
+                if 4 * t + u < N:
+                    p = exp(s[u] - n)
+                    l += p
+                    for d in range(D):
+                        O[i, d] += p * V[4 * t + u, d]
+            m = n
+"""
 PAGED = """
 def f(Q: Float[Array, "B E"], K: Float[Array, "C P E"], table: Int[Array, "B T", "0:C"],
       n: Int[Array, "B", "1:T*P+1"], P: Const):
@@ -203,6 +225,7 @@ RIGHT = {
     "masked": attention(MASKED, CAUSAL | {"end": "N"}),
     "asked": attention(ASKED),
     "moments": MOMENTS,
+    "padded": attention(PADDED, CAUSAL | {"padding": "-inf"}),
     "paged": PAGED,
     "names": NAMES,
 }
@@ -262,6 +285,13 @@ def test_blocks_that_are_not_their_elements_one_by_one_stay(name: str) -> None:
     found, reasons = one_by_one(program(text))
     assert found is None
     assert len(reasons) == 1 and why in reasons[0]
+
+
+def test_places_that_do_not_count_are_left_out() -> None:
+    found, _ = one_by_one(program(RIGHT["padded"]))
+    assert found is not None and "range(0, N)" in text_of(found.program)
+    numbers, _ = one_by_one(program(attention(PADDED, CAUSAL | {"padding": "-1.0"})))
+    assert numbers is None or "range(0, N)" not in text_of(numbers.program)
 
 
 def test_what_follows_is_derived_from_the_elements() -> None:

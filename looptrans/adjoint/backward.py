@@ -25,6 +25,7 @@ from looptrans.adjoint.layouts.views import is_same_shape
 from looptrans.adjoint.normalizing.running import Running, with_running_sums
 from looptrans.adjoint.one_derivation import Derivation, closed_form
 from looptrans.adjoint.proofs import Step
+from looptrans.adjoint.reading.folds_in_place import with_folds_named
 from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated, OnExtreme
 from looptrans.adjoint.rewriting.extremes import with_places_kept
@@ -259,6 +260,8 @@ def _of_simplest(
             own.within = None  # the labels are those of the listing
             raise own from None
     seen = simpler(program, (AT_ONCE, *ORDER, *PLACES, WEBS))
+    if seen is None:
+        seen = with_folds_named(program)
     if seen is not None:
         return _simplified(_backward(seen.program, of, wrt), program, seen)
     bounded = with_ends_said(program)

@@ -351,11 +351,13 @@ class Writer:
         work = WorkedOut(self.system, self.is_stored)
         body = work.out(value)
         tested = tuple(only_condition(work.out(Holds(c))) for c in conditions)
+        loops = (*indices, *generators)
+        known = (*tested, *(c for g in loops for c in bounds_of(g.variable, g.range)))
         scalars = {
-            access: replace(scalar, value=outside_sums(scalar.value, tested))
+            access: replace(scalar, value=outside_sums(scalar.value, known))
             for access, scalar in work.guarded().items()
         }
-        body = outside_sums(body, tested)
+        body = outside_sums(body, known)
         heavy = any(has_sum(s.value) for s in scalars.values())
         inner: tuple[Generator, ...] = ()
         if heavy and generators:

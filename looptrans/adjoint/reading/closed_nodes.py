@@ -26,6 +26,7 @@ from looptrans.algebra.iterations.recurrence import (
 from looptrans.algebra.operators.closed import ClosedFold, FoldComponent
 from looptrans.algebra.operators.finding import Finding
 from looptrans.algebra.operators.laws import joined
+from looptrans.algebra.positional.cells import is_own_cell
 from looptrans.algebra.positional.values import is_number, names_of, number, put
 from looptrans.ir.affine import difference
 from looptrans.ir.condition import Condition
@@ -47,6 +48,8 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import loops_around
+from looptrans.transforms.over_blocks.without_places import accesses_in
 
 
 class NotClosed(Exception):
@@ -87,8 +90,14 @@ class ClosedNodes:
                 not known.
         """
         rest = self._rest()
-        inside = _without_notes(rest) if self._is_rest_read() else ()
+        inside: tuple[Node, ...] = ()
         found: list[Node] = []
+        if self._is_rest_read():
+            if self._changes_in_place():
+                found.append(self._loop(rest))
+                rest = ()
+            else:
+                inside = _without_notes(rest)
         finals: dict[str, Value] = {}
         firsts = self._firsts(found)
         operator = self.finding.operator
@@ -204,22 +213,41 @@ class ClosedNodes:
 
     def _is_rest_read(self) -> bool:
         """Tell whether an input is what a loop inside makes, so that it stands in its cell only."""
+        return bool(self._made_and_read())
+
+    def _made_and_read(self) -> set[str]:
+        """Return the arrays in which inputs are found that a loop inside makes."""
         made = {f.family.access.array for f in self.iteration.found.values() if f.made}
         values = [item.value for item in (*self.finding.recurrence.inputs, *self.step.parameters)]
-        read = any(
-            isinstance(part, Read) and part.access.array in made
-            for value in values
-            for part in walk_value(value)
-        )
-        old = {
-            f.family.access.array
-            for f in self.iteration.found.values()
-            if not f.made and not f.state
-        }
-        if read and old:
-            names = ", ".join(sorted(old))
-            raise NotClosed(f"it changes {names} in place, and so cannot be run more than once")
-        return read
+        parts = [part for value in values for part in walk_value(value)]
+        return made & {part.access.array for part in parts if isinstance(part, Read)}
+
+    def _changes_in_place(self) -> bool:
+        """Tell whether the other statements go on from what they find, and so run but once.
+
+        Then they run ahead of the sums, which look at what is left in cells of each iteration.
+
+        Raises:
+            NotClosed: An iteration looks at cells of another one, or at what was there before.
+        """
+        iteration = self.iteration
+        old = {n: f for n, f in iteration.found.items() if not f.made and not f.state}
+        if not old:
+            return False
+        names = ", ".join(sorted({f.family.access.array for f in old.values()}))
+        reason = f"it changes {names} in place, and so cannot be run more than once"
+        gathering = {label for state in self.step.states for label in state.statements}
+        for label, values in iteration.computed:
+            if label in gathering and old.keys() & set(names_of(*values)):
+                raise NotClosed(reason)
+        loops = loops_around(self.program, iteration.position)
+        inside = {loop.variable for loop in self.around} | {iteration.loop.variable}
+        outside = [loop.variable for loop in loops]
+        for array in self._made_and_read():
+            uses = [a for a in accesses_in(iteration.loop.body) if a.array == array]
+            if not all(is_own_cell(uses, variable, outside) for variable in inside):
+                raise NotClosed(reason)
+        return True
 
     # The closed form
 

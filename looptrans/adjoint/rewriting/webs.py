@@ -11,6 +11,7 @@ and attention asks for the exponential of what differs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.analysis.api import groups
@@ -69,21 +70,29 @@ def with_webs_named(program: Program) -> Webs | None:
     Returns:
         The program afterwards; None where there is no such array.
     """
+    return next(each_with_webs_named(program), None)
+
+
+def each_with_webs_named(program: Program, *, throughout: bool = False) -> Iterator[Webs]:
+    """Yield the program with a name for each web of one array that is overwritten.
+
+    Args:
+        program: The program.
+        throughout: Whether statements of one nest may overwrite it, too, and it may be a row.
+    """
     for node in program.body:
-        if isinstance(node, Declaration) and len(node.creation.shape) > 1:
+        if isinstance(node, Declaration) and len(node.creation.shape) > 1 - throughout:
             array = program.array(node.array)
-            webs = _webs(program, node.array) if array.element == "float" else {}
-            if webs:
-                found = _named(program, node.array, webs)
-                if found is not None:
-                    return found
-    return None
+            webs = _webs(program, node.array, throughout) if array.element == "float" else {}
+            found = _named(program, node.array, webs) if webs else None
+            if found is not None:
+                yield found
 
 
-def _webs(program: Program, array: str) -> _Webs:
+def _webs(program: Program, array: str, throughout: bool) -> _Webs:
     """Return the webs of an array, numbered as they begin; nothing where there is one.
 
-    Each is written by nests of its own.
+    Each is written by nests of its own, if not throughout.
     """
     sites = sites_of(program, array)
     nests: dict[str, int] = {}
@@ -92,7 +101,7 @@ def _webs(program: Program, array: str) -> _Webs:
             if not _is_by_loops(site):
                 return {}
             nests[site.place.label] = site.place.position[0]
-    if len(set(nests.values())) < 2:
+    if len(set(nests.values())) < 2 and not throughout:
         return {}
     flow = flow_of(program, array=array)
     if flow.unknown is not None:
@@ -113,7 +122,7 @@ def _webs(program: Program, array: str) -> _Webs:
         for k in range(len(order))
     ]
     apart = sum(map(len, written)) == len(set(nests.values()))
-    if len(order) < 2 or not apart or not all(written):
+    if len(order) < 2 or not (apart or throughout) or not all(written):
         return {}
     return {label: (web.get((label, False), -1), web.get((label, True), -1)) for label, _ in parts}
 

@@ -2,5 +2,5 @@
 
 the whole                 one_by_one
 steps                     block_steps, written_step, gathered, named_blocks
-proofs                    block_laws
+proofs                    block_laws, ended
 """

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.elements.gathered import gathered
-from looptrans.algebra.iterations.assembly import assembled
+from looptrans.algebra.iterations.assembly import assembled, flow_of
 from looptrans.algebra.iterations.edges import NoRecurrence, Position, edges_of
 from looptrans.algebra.iterations.held import SPOILT, Known
 from looptrans.algebra.iterations.iteration import Iteration
@@ -300,7 +300,8 @@ def with_makers(iteration: Iteration, program: Program, block: Loop) -> None:
         maker = node_at(program, found.maker)
         here = [n for n in nodes((maker,)) if isinstance(n, Assign | If)]
         own = {t.array for n in here if isinstance(n, Assign) for t in n.targets}
-        beside = [n for n in sets if n not in here and own & {t.array for t in n.targets}]
+        feeding = _feeding(program, {n.label for n in here if n.label}, own)
+        beside = [n for n in sets if n not in here and n.label in feeding]
         hangs = any(
             (r.access.array not in own and r.access.array in written)
             for node in (*here, *beside)
@@ -313,6 +314,13 @@ def with_makers(iteration: Iteration, program: Program, block: Loop) -> None:
         word = f"{UNKNOWN if hangs else ''}{found.family.access.array}@{label}"
         access = Access(word, tuple(Var(v) for v in variables))
         iteration.found[name] = replace(found, family=Family(access, found.family.over))
+
+
+def _feeding(program: Program, labels: set[str], arrays: set[str]) -> set[str]:
+    """Add the statements that some statements go on from in some arrays, and theirs."""
+    flow = flow_of(program).dependences
+    before = {d.source for d in flow if d.sink in labels and d.array in arrays}
+    return labels if before <= labels else _feeding(program, labels | before, arrays)
 
 
 def is_known(value: Value) -> bool:

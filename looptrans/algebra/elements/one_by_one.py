@@ -20,6 +20,7 @@ from math import inf
 
 from looptrans.algebra.certificate import ir_certificate
 from looptrans.algebra.elements.block_steps import BlockIteration, is_known, plain_of, with_makers
+from looptrans.algebra.elements.ended import ended
 from looptrans.algebra.elements.named_blocks import block_laws
 from looptrans.algebra.elements.written_step import in_lowest_terms, where_it_holds
 from looptrans.algebra.iterations.assembly import assembled, flow_of
@@ -30,7 +31,7 @@ from looptrans.algebra.normal_forms.possible import with_fewer_ends
 from looptrans.algebra.operators.laws import Law
 from looptrans.algebra.positional.cells import is_own_cell, mentions, same_cell
 from looptrans.algebra.positional.values import MINUS_INFINITY
-from looptrans.ir.condition import Data, walk_condition
+from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.creation import first_value
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Declaration, Element, If, Loop, Program
@@ -47,6 +48,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.editing.tree import Position, loops_around, node_at, replace_at
 from looptrans.transforms.over_blocks.block_passes import BlockPasses, block_passes
+from looptrans.transforms.over_blocks.fitting import with_fitting_extents
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,26 @@ def one_by_one(program: Program) -> tuple[OneByOne | None, tuple[str, ...]]:
     reasons: list[str] = []
     for passes in block_passes(program):
         try:
-            return _Reading.of(passes).proved(), tuple(reasons)
+            return _proved(_Reading.of(passes)), tuple(reasons)
         except NoRecurrence as error:
             if str(error).endswith("carries no value"):
                 continue
             reasons.append(f"the blocks of {passes.names[0]}: {error}")
     return None, tuple(reasons)
+
+
+def _proved(reading: _Reading) -> OneByOne:
+    """Return the loop over elements, of those that count where blocks then have some.
+
+    Raises:
+        NoRecurrence: It is not proved to be the same.
+    """
+    shorter = ended(reading.passes, reading.before, reading.masks)
+    if shorter is not None:
+        with suppress(NoRecurrence):
+            parts = shorter.passes, reading.block, shorter.before, shorter.masks
+            return _Reading(*parts, is_ended=True).proved()
+    return reading.proved()
 
 
 @dataclass(slots=True)
@@ -113,11 +129,15 @@ class _Reading:
         passes: The loops.
         block: One block, carried out.
         before: What a block does.
+        masks: The conditions of what is gathered where other elements have terms that add nothing.
+        is_ended: Whether blocks have places behind their elements, too.
     """
 
     passes: BlockPasses
     block: BlockIteration
     before: Recurrence
+    masks: frozenset[Condition]
+    is_ended: bool = False
 
     @staticmethod
     def of(passes: BlockPasses) -> _Reading:
@@ -127,7 +147,7 @@ class _Reading:
         block.known = [k for k in all_ if passes.variable not in dict(k.family.over)]
         before = assembled(passes.program, block, guarded=False)
         block.known = all_
-        return _Reading(passes, block, before)
+        return _Reading(passes, block, before, frozenset(block.masks))
 
     def proved(self) -> OneByOne:
         """Return the loop over elements, in lowest terms where that is shorter.
@@ -145,9 +165,9 @@ class _Reading:
                     short = self._shorter(program, place, step)
                     if short is not None:
                         laws = self._laws(short, place, _step_of(short, place))
-                        return OneByOne(with_fewer_ends(short, place), names, laws)
+                        return OneByOne(_fitted(short, place), names, laws)
                 laws = self._laws(program, place, step)
-                return OneByOne(with_fewer_ends(program, place), names, laws)
+                return OneByOne(_fitted(program, place), names, laws)
             except NoRecurrence as error:
                 reasons[str(error)] = None
         raise NoRecurrence(next(reversed(reasons)))
@@ -198,7 +218,7 @@ class _Reading:
             # Once a block is exact enough; once an element, its gradients are not.
             raise NoRecurrence("the state would go through a logarithm at each element")
         self._is_all(step)
-        laws = block_laws(self.passes, self.before, after, self.block.masks).decided()
+        laws = block_laws(self.passes, self.before, after, self.masks).decided()
         failed = [law for law in laws if law.answer != "proved" or not law.equations]
         if failed:
             text = "they are not shown to be their elements one by one"
@@ -232,7 +252,7 @@ class _Reading:
                     continue
                 if any(same_cell(target, s.access) for s in self.before.states):
                     continue
-                if not mentions(target, self.passes.variable):
+                if self.is_ended or not mentions(target, self.passes.variable):
                     raise NoRecurrence(f"{access_text(target)} is left behind by each block")
                 uses = [t for t in targets if t.array == target.array]
                 if not is_own_cell(uses, self.passes.variable, around):
@@ -240,6 +260,11 @@ class _Reading:
                 left = [_last(each, target.array) for each in (self.block, step)]
                 if left[0] is None or left[0] != left[1]:
                     raise NoRecurrence(f"{access_text(target)} is set by what a block has seen")
+
+
+def _fitted(program: Program, place: Position) -> Program:
+    """Return a program with no more ends and no longer arrays than it takes."""
+    return with_fitting_extents(with_fewer_ends(program, place))
 
 
 def _block_of(passes: BlockPasses) -> BlockIteration:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from looptrans.algebra.iterations.edges import Edge, NoRecurrence, Position
 from looptrans.algebra.iterations.held import SPOILT, Found, Known, family_of
 from looptrans.algebra.positional.cells import (
+    ALL,
     Family,
     is_new_each_time,
     mentions,
@@ -421,7 +422,7 @@ def _all_of(family: Family, shape: tuple[Index, ...]) -> Family:
     for index in family.access.subscripts:
         if isinstance(index, Whole):
             number, extent = next(extents)
-            each = Var(f"@{number}")
+            each = Var(f"{ALL}{number}")
             over[each.name] = Range(Int(0), extent)
             subscripts.append(each)
         else:

@@ -37,6 +37,9 @@ from looptrans.ir.value import (
 
 Linear = dict[Index | None, int]
 
+ALL = "@"
+"""How the variables begin that run over all of a dimension, and that no loop has."""
+
 
 def linear(index: Index) -> Linear:
     """Return an index as whole multiples of its terms; the constant stands under None.
@@ -226,7 +229,11 @@ class Family:
         bound: dict[str, Index] = {}
         over = dict(self.over)
         for mine, theirs in zip(self.access.subscripts, access.subscripts, strict=True):
-            if isinstance(mine, Var) and mine.name in over and isinstance(theirs, Var):
+            if not isinstance(mine, Var) or mine.name not in over:
+                continue
+            if mine.name.startswith(ALL) and not isinstance(theirs, Whole):
+                bound[mine.name] = theirs
+            elif isinstance(theirs, Var):
                 known = ranges.get(theirs.name)
                 if known is None or not same_range(known, over[mine.name]):
                     return None

@@ -261,8 +261,9 @@ class Search:
         """Return sizes of which some are larger where subscripts would go beyond an array."""
         shapes = {array.name: array.shape for array in self.program.arrays}
         for array, axis, _, needed in self._reach:
-            # What the kernels of gradients make has the size that they give it.
-            extent = shapes[array][axis] if array in shapes else None
+            # What kernels make has the size that they give it, and the dimensions.
+            shape = shapes.get(array, ())
+            extent = shape[axis] if axis < len(shape) else None
             least = evaluate(needed, given)
             if isinstance(extent, Param) and least is not None and least > given[extent.name]:
                 larger = {**given, extent.name: least}

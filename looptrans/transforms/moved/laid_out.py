@@ -18,13 +18,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from looptrans.ir.affine import form_of, is_same, multiplied, total
+from looptrans.ir.affine import is_same, multiplied, total
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, If, Loop, Program
 from looptrans.ir.value import Access, Whole
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.editing.extents import extent, extents_of
 from looptrans.transforms.editing.nest import LoopPath
+from looptrans.transforms.over_blocks.whole_loops import are_blocks
 from looptrans.transforms.steps.expand import dimension
 
 
@@ -59,13 +60,15 @@ class Layout:
         """
         own = list(extents_of(program, array))
         shape, parts, tiles = [], [], dict[int, Index]()
-        for path in loops:
+        for count, path in enumerate(loops, 1):
             room = dimension(program, path)
             # A block that may begin below 0 has no place that is named by where it begins.
             from_0 = room.subscript == Var(path.variable)
             free = (n for n in range(len(own)) if from_0 and n not in tiles)
             number = next((n for n in free if _continues(path.loop, n, own[n], uses)), None)
             if number is None:
+                if any(_is_told_by(program, path.loop, inner.loop) for inner in loops[count:]):
+                    continue
                 shape.append(room.extent)
                 parts.append(room.subscript)
                 continue
@@ -89,6 +92,11 @@ class Layout:
         return Access(access.array, (*self.parts, *inside))
 
 
+def _is_told_by(program: Program, outer: Loop, inner: Loop) -> bool:
+    """Tell whether a loop goes over one block of another: no position is in two of them."""
+    return outer.variable in variables(inner.range.start) and are_blocks(program, outer, inner)
+
+
 def _continues(loop: Loop, number: int, length: Index, uses: Sequence[Access]) -> bool:
     """Tell whether a dimension of a part lies where the block of its iteration does.
 
@@ -110,12 +118,11 @@ def _continues(loop: Loop, number: int, length: Index, uses: Sequence[Access]) -
 
 def _is_said(loop: Loop, place: Index) -> bool:
     """Tell whether a loop finds something else at a place, or asks whether it is inside."""
-    wanted = form_of(place)
     for node in nodes(loop.body):
         if isinstance(node, Assign | If):
             for each in accesses(node):
                 for index in each.access.indices:
-                    if loop.variable in variables(index) and form_of(index) == wanted:
+                    if loop.variable in variables(index) and is_same(index, place):
                         return True
     return False
 

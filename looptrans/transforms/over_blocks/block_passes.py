@@ -91,7 +91,8 @@ def block_passes(program: Program) -> Iterator[BlockPasses]:
     for path in loop_paths(program):
         nested = len(path.loop.body) == 1 and isinstance(path.loop.body[0], Loop)
         if not nested and _hands_on(path.loop):
-            found = _Passes(program, path).found()
+            looked = (_Passes(program, path, asked=asked).found() for asked in (True, False))
+            found = next((each for each in looked if each is not None), None)
             if found is not None:
                 yield found
 
@@ -103,6 +104,7 @@ class _Passes:
     Attributes:
         program: The program.
         path: The loop.
+        asked: Whether a pass ends where all that it holds asks for a position.
         variable: What the passes are counted by.
         ranges: Those of the passes, and of them all together.
         cells: The arrays, and of each the dimension, that hold something for a place in a block.
@@ -113,6 +115,7 @@ class _Passes:
 
     program: Program
     path: LoopPath
+    asked: bool
     variable: str = ""
     ranges: dict[tuple[Range, Range], None] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
@@ -187,7 +190,7 @@ class _Passes:
 
     def _is_pass(self, loop: Loop) -> bool:
         """Tell whether a loop goes over a block: from its start on, or over places in it."""
-        if block_in_whole(self.program, self.path.loop, loop) is None:
+        if self._whole(loop) is None:
             return False
         outer = self.path.variable
         if outer in variables(loop.range.start):
@@ -199,6 +202,9 @@ class _Passes:
             for index in access.indices
         ) or any(places <= set(variables(i)) for n in nodes(loop.body) for i in _tested(n))
 
+    def _whole(self, loop: Loop) -> tuple[Loop, Range] | None:
+        return block_in_whole(self.program, self.path.loop, loop, asked=self.asked)
+
     def _is_place(self, access: Access, variable: str) -> bool:
         number = self.cells.get(access.array)
         return number is not None and access.subscripts[number] == Var(variable)
@@ -206,13 +212,13 @@ class _Passes:
     def _in_whole(self, variable: str, bounds: Range) -> tuple[Loop, Range] | None:
         if self.path.variable not in variables(bounds.start):
             return None
-        return block_in_whole(self.program, self.path.loop, Loop(variable, bounds, ()))
+        return self._whole(Loop(variable, bounds, ()))
 
     def _apart(self, node: Node) -> Node:
         """Return a node with its passes counted in positions of the whole."""
         match node:
             case Loop() if self._is_pass(node):
-                made = block_in_whole(self.program, self.path.loop, node)
+                made = self._whole(node)
                 assert made is not None
                 here, whole = made
                 self.names[here.variable] = None
@@ -308,6 +314,7 @@ class _Passes:
             yield (If(mask, rewritten(plain, partial(where, mask=mask)), ()),)
         for condition in self._conditions(body, block):
             inside = one_element(body, self.variable, block, condition)
+            inside = rewritten(inside, partial(where, mask=condition))
             match inside:
                 case (If(_, then, ()) as test,) if any(
                     self.path.variable in variables(index) for index in _tested(test)
@@ -323,8 +330,8 @@ class _Passes:
         found: list[Condition] = []
         for node in nodes(body):
             match node:
-                case Loop(body=(If(condition, _, ()),)) if self._is_over(node, block):
-                    found.append(condition)
+                case Loop(body=inside) if self._is_over(node, block):
+                    found += [each.condition for each in inside if isinstance(each, If)]
                 case Assign():
                     sums = (part.generators[0] for part in _sums(node))
                     found += [each.condition for each in sums if each.range == block]

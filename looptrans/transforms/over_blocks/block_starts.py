@@ -22,8 +22,9 @@ from looptrans.ir.affine import (
     sides,
     total,
 )
+from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Param, Var, variables
-from looptrans.ir.program import Assign, If, Loop, Node
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.substitute import substitute_variable
@@ -141,3 +142,13 @@ def linear_in(index: Index, variable: str) -> tuple[Index, Index] | None:
             return None
         case _:
             return None
+
+
+def is_multiple(program: Program, length: Index, width: Index) -> bool:
+    """Tell whether a contract says that a length is a multiple of a width."""
+    return any(
+        isinstance(contract.condition, Relation)
+        and not contract.generators
+        and contract.condition == Relation("==", Arith("%", length, width), Int(0))
+        for contract in program.contracts
+    )

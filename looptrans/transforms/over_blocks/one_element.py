@@ -77,11 +77,9 @@ def one_element(
     def change(node: Node) -> tuple[Node, ...]:
         match node:
             case Loop() if node.variable == variable and node.range == block:
-                match node.body:
-                    case (If(test, then, ()),) if test == condition:
-                        return then
-                    case _:
-                        return node.body
+                return node.body
+            case If(test, then, _) if test == condition:
+                return then
             case Assign():
                 return (replace(node, values=tuple(replaced(v, value) for v in node.values)),)
             case _:

@@ -42,6 +42,7 @@ from looptrans.ir.walk import accesses, nodes, placed
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.over_blocks.block_starts import (
     at_least,
+    is_multiple,
     linear_in,
     says,
     with_blocks_counted,
@@ -121,13 +122,16 @@ def are_blocks(program: Program, outer: Loop, inner: Loop) -> bool:
     return moved is not None and not says(moved.body, outer.variable)
 
 
-def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Range] | None:
+def block_in_whole(
+    program: Program, outer: Loop, inner: Loop, *, asked: bool = True
+) -> tuple[Loop, Range] | None:
     """Return a loop over a block, counted in positions of all blocks, and the range of them all.
 
     Args:
         program: The program.
         outer: The loop over the blocks.
         inner: A loop somewhere in it.
+        asked: Whether it ends where all that it holds asks for a position.
 
     Returns:
         The loop, which may mention its block still, and the range; None where the blocks do not
@@ -139,7 +143,7 @@ def block_in_whole(program: Program, outer: Loop, inner: Loop) -> tuple[Loop, Ra
     if inner.range.step != 1 or outer.range.step < 1:
         return None
     is_there = outer.variable in variables(inner.range.start)
-    here = inner if is_there else work.moved(outer, inner)
+    here = inner if is_there else work.moved(outer, inner, asked=asked)
     bounds = None if here is None else work.bounds(outer, here.range, beyond=True)
     return None if here is None or bounds is None else (here, bounds)
 
@@ -235,7 +239,7 @@ class _Work:
                     return True
         return False
 
-    def moved(self, outer: Loop, inner: Loop) -> Loop | None:
+    def moved(self, outer: Loop, inner: Loop, *, asked: bool = True) -> Loop | None:
         """Return a loop that counts from the start of its block as one that counts from 0."""
         step, given = outer.range.step, sides("min", inner.range.stop)
         widths = [end for end in given if self.counts(end)]
@@ -248,7 +252,7 @@ class _Work:
         here = {inner.variable: difference(Var(inner.variable), first)}
         body = tuple(substitute_variable(node, here) for node in inner.body)
         end: Index = extremum("min", (total(first, each) for each in given))
-        for part in asked_in(body):
+        for part in asked_in(body) if asked else ():
             last = end_of(part, inner.variable)
             if last is not None and outer.variable not in variables(last):
                 end = Extremum("min", (end, last))
@@ -288,7 +292,7 @@ class _Work:
             together = (extremum("min", ends),) if ends else ()
             far = any(_is_reached(blocks, width, start, end) for end in (*ends, *together))
             # Else the last block ends where one more would begin.
-            after = total(rest, multiplied(blocks.stop, advance))
+            after = total(rest, self.product(blocks.stop, advance))
             reached: tuple[Index, ...] = (after,)
             if far or any(self.is_within(end, after) for end in ends):
                 reached = ()
@@ -308,6 +312,16 @@ class _Work:
                     end = total(rest, blocks.start, product(blocks.step, count))
                 reached = (*reached, end)
         return Range(start, extremum("min", (*reached, *ends)))
+
+    def product(self, count: Index, width: Index) -> Index:
+        """Return how long blocks are together: N where there are N // W, and W divides N."""
+        match count:
+            case Arith("//", rows, divisor) if divisor == width and is_multiple(
+                self.program, rows, width
+            ):
+                return rows
+            case _:
+                return multiplied(count, width)
 
     def is_within(self, end: Index, last: Index) -> bool:
         """Tell whether an end is never beyond another one, by where the loops it names run."""

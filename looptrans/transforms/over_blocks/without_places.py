@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from looptrans.ir.creation import first_value
 from looptrans.ir.program import Array, Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import (
     Access,
     Create,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import AccessRelation, accesses, nodes
 
 T = TypeVar("T")
 
@@ -33,13 +34,7 @@ def dimensions_gone(
     """
     found: dict[str, frozenset[int]] = {}
     for array in (*cells, *blocks):
-        uses = [
-            relation
-            for node in nodes(body)
-            if isinstance(node, Assign | If)
-            for relation in sorted(accesses(node), key=lambda relation: relation.is_write)
-            if relation.access.array == array and not is_made(relation.access)
-        ]
+        uses = _uses(body, array)
         if uses[0].is_write and len({use.access for use in uses}) == 1:
             found[array] = frozenset(range(len(uses[0].access.subscripts)))
         elif array in cells:
@@ -47,9 +42,20 @@ def dimensions_gone(
     return found
 
 
+def _uses(body: tuple[Node, ...], array: str) -> list[AccessRelation]:
+    """Return the accesses to an array in order, but those that make all of it."""
+    return [
+        relation
+        for node in nodes(body)
+        if isinstance(node, Assign | If)
+        for relation in sorted(accesses(node), key=lambda relation: relation.is_write)
+        if relation.access.array == array and not is_made(relation.access)
+    ]
+
+
 def is_made(access: Access) -> bool:
     """Tell whether an access is to a whole array, which is made there."""
-    return access.rank == len(access.subscripts)
+    return 0 < access.rank == len(access.subscripts)
 
 
 def without_places(body: tuple[Node, ...], gone: Mapping[str, frozenset[int]]) -> tuple[Node, ...]:
@@ -64,7 +70,10 @@ def without_places(body: tuple[Node, ...], gone: Mapping[str, frozenset[int]]) -
 
 
 def without_dimensions(program: Program, gone: Mapping[str, frozenset[int]]) -> Program:
-    """Take dimensions off arrays, and leave out where they are made if that was all they had."""
+    """Take dimensions off arrays, and leave out where they are made if that was all they had.
+
+    What is looked at before it is set keeps its first value.
+    """
 
     def create(created: Create, array: str) -> Create | None:
         shape = _without(created.shape, gone[array])
@@ -78,7 +87,10 @@ def without_dimensions(program: Program, gone: Mapping[str, frozenset[int]]) -> 
             case Assign(targets=(target,), values=(Create() as created,)) if target.array in gone:
                 made = create(created, target.array)
                 if made is None:
-                    return ()
+                    first = first_value(created)
+                    if first is None or _uses(program.body, target.array)[0].is_write:
+                        return ()
+                    return (replace(node, targets=(Access(target.array, ()),), values=(first,)),)
                 whole = Access(target.array, target.subscripts[: len(made.shape)])
                 return (replace(node, targets=(whole,), values=(made,)),)
             case _:
