@@ -441,3 +441,45 @@ def refine(Q: Float[Array, "B M E"], K: Float[Array, "B N E"], V: Float[Array, "
 """
     made = emitted_with_backward(program(text))
     assert all(has_products(kernel.body) for kernel in made.backward.kernels if "dK" in kernel.name)
+
+
+PARTS = """
+def parts(Q: Float[Array, "M D"], K: Float[Array, "N D"], V: Float[Array, "N E"], S: Const,
+          L: Const):
+    assert N == S * L
+    O = zeros((M, E))
+    m = full((M, S), -inf); l = zeros((M, S)); P = zeros((M, S, E))
+    for i in range(M):
+        for s in range(S):
+            for j in range(s * L, (s + 1) * L):
+                x = 0.0
+                for d in range(D):
+                    x += Q[i, d] * K[j, d]
+                n = max(m[i, s], x)
+                l[i, s] = l[i, s] * exp(m[i, s] - n) + exp(x - n)
+                for e in range(E):
+                    P[i, s, e] = P[i, s, e] * exp(m[i, s] - n) + exp(x - n) * V[j, e]
+                m[i, s] = n
+    for i in range(M):
+        top = -inf
+        for s in range(S):
+            top = max(top, m[i, s])
+        total = 0.0
+        for s in range(S):
+            total += l[i, s] * exp(m[i, s] - top)
+        for e in range(E):
+            for s in range(S):
+                O[i, e] += P[i, s, e] * exp(m[i, s] - top)
+            O[i, e] /= total
+    return O
+"""
+
+
+def test_parts_whose_maxima_are_all_far_below_0_are_joined() -> None:
+    """exp(0 - top) is infinite where there is no part: what is read there is no 0."""
+
+    def attention(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, length: int) -> torch.Tensor:
+        return (Q @ K.T).softmax(1) @ V
+
+    q, k, v = normal((3, 4), (6, 4), (6, 5))
+    compare(PARTS, attention, [q.abs() * 9, -k.abs() * 9, v], [2])

@@ -253,6 +253,7 @@ class Builder(Scopes):
             held = array if kind == "float" else None
             frame.named[key] = Name(name, dims, load.kind, held)
             self.read[name] = load
+            self.forget_order(name)  # another load may hold another number where it is masked
         elif self.read[frame.named[key].name].mask != mask:
             self.read[frame.named[key].name] = load
         return frame.named[key]
@@ -404,6 +405,14 @@ class Builder(Scopes):
             load = replace(op.value, other=other)
             ops[number] = replace(op, value=load)
             self.read[name] = load
+
+    def forget_order(self, name: str) -> None:
+        """Drop what was known to be no larger than something, of values that mention a name."""
+        self.nonpositive = {
+            (expr, other)
+            for expr, other in self.nonpositive
+            if other != name and not mentions(expr, name)
+        }
 
     def begin(self, array: str) -> None:
         """Begin to lower what an array or a scalar is set to."""

@@ -267,11 +267,7 @@ class Statements:
         """Drop what was known of a name, and of values that mention it."""
         self.b.known.pop(array, None)
         self.sums.v.instead.pop(array, None)
-        self.b.nonpositive = {
-            (expr, other)
-            for expr, other in self.b.nonpositive
-            if other != array and not mentions(expr, array)
-        }
+        self.b.forget_order(array)
         for value in list(self.sums.v.known):
             if any(isinstance(p, Read) and p.access.array == array for p in walk_value(value)):
                 del self.sums.v.known[value]
