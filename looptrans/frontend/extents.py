@@ -33,7 +33,7 @@ def read_off(
     )
     found: dict[str, dict[int, str]] = {}
     left: list[ast.stmt] = []
-    for statement in body:
+    for statement in (one for each in body for one in _each_apart(each)):
         sizes = _sizes(statement)
         if sizes is None or not all(counts[name] == 1 for _, _, name in sizes if name != "_"):
             left.append(statement)
@@ -98,6 +98,20 @@ class _Shapes(ast.NodeTransformer):
                 return ast.copy_location(ast.Call(made, [shape, *rest], node.keywords), node)
             case _:
                 return node
+
+
+def _each_apart(statement: ast.stmt) -> list[ast.stmt]:
+    """Return `n, m = A.shape[0], B.shape[1]` as two statements, and any other as it is."""
+    match statement:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if (
+            len(names) == len(values) and all(isinstance(name, ast.Name) for name in names)
+        ):
+            if all((shape_read(value) or (None, None))[1] is not None for value in values):
+                return [
+                    ast.copy_location(ast.Assign([name], value), statement)
+                    for name, value in zip(names, values, strict=True)
+                ]
+    return [statement]
 
 
 def _one_by_one(statement: ast.stmt, sizes: list[tuple[str, int, str]]) -> list[ast.stmt]:
