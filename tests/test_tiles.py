@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -175,10 +177,18 @@ FORMS = {
     .replace("m = -inf;", "S = zeros(N); m = -inf;")
     .replace("S[i, j]", "S[j]"),
     "in place, causal": IN_PLACE.replace("range(N)", "range(i + 1)"),
+    "in place, causal by a guard": IN_PLACE.replace(
+        "range(N):\n", "range(N):\n          if j <= i:\n"
+    ),
     "scaled": SCALED,
     "scaled and read again": SCALED.replace("return O", "return O, S"),
     "tiles": TILES.format(end="N"),
     "tiles, causal": TILES.format(end="i + 1"),
+    "tiles, causal by guards": re.sub(
+        r"( +)(for j in .*\n)",
+        r"\1\2\1  if j <= i:\n",
+        TILES.format(end="N").replace("0, N, 4):\n", "0, N, 4):\n          if j0 <= i:\n"),
+    ),
     "staged": STAGED,
     "rows": ROWS,
     "places": GUARDED,

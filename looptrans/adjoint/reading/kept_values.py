@@ -19,9 +19,10 @@ from looptrans.algebra.iterations.held import Found
 from looptrans.algebra.iterations.iteration import Iteration
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.cells import Family
+from looptrans.algebra.positional.values import names_of
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Access, Const, Read, Real, walk_value
+from looptrans.ir.value import Access, Const, Read, Real, Select, Value, walk_value
 from looptrans.transforms.editing.naming import fresh_name
 
 
@@ -98,7 +99,21 @@ def _is_changed(found: Found, iteration: Iteration) -> bool:
         last = iteration.holds(found.family.access, dict(found.family.over))
     except NoRecurrence:
         return True
+    if last is not None and found.family.access.subscripts:
+        return not _is_as_made(last.value, found.name)
     return last is None or last.value != Real(found.name)
+
+
+def _is_as_made(value: Value, name: str) -> bool:
+    """Tell whether a cell holds what a loop has made wherever that loop has run."""
+    match value:
+        case Select(_, chosen, otherwise):
+            return any(
+                _is_as_made(one, name) and name not in names_of(other)
+                for one, other in ((chosen, otherwise), (otherwise, chosen))
+            )
+        case _:
+            return value == Real(name)
 
 
 def _is_inside(maker: Position, iteration: Iteration) -> bool:

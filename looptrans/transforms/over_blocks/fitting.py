@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from looptrans.ir.affine import difference, extremum, form_of, is_same, multiplied, sides, total
-from looptrans.ir.index import Arith, Index, Int, Param, Var, walk
+from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, walk
 from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.walk import live_out
@@ -67,7 +67,12 @@ def _length(
 
 
 def _is_of_blocks(program: Program, extent: Index, length: Index) -> bool:
-    """Tell whether an extent is as many whole blocks as it takes for a length."""
+    """Tell whether an extent is as many whole blocks as it takes for a length, or less of them."""
+    match tuple(form_of(extent).terms.items()):
+        case ((Extremum("min", ends), 1),) if length in ends:
+            return True  # what is behind the other ends is not looked at either
+        case _:
+            pass
     for part in walk(extent):
         match part:
             case Arith("//", rows, width):
