@@ -26,6 +26,7 @@ from looptrans.ir.walk import placed
 from looptrans.transforms.editing.nest import TransformError
 from looptrans.transforms.judging import check
 from looptrans.transforms.steps.distribute import distribute
+from looptrans.transforms.steps.expand import expand
 from looptrans.transforms.steps.fuse import fuse
 from looptrans.transforms.steps.interchange import interchange
 from looptrans.transforms.steps.parallelize import parallelize
@@ -1131,3 +1132,30 @@ def test_sizes_at_which_some_iterations_stay_inside_an_array_are_enough() -> Non
     verdict = reverse(read(text), "i").verdict
     assert verdict.decision == "legal"
     assert verdict.assumptions == ("every subscript of the listing stays inside its array",)
+
+
+@pytest.mark.parametrize("bounds", ["t * P, t * P + M", "t // P, (t + M) // P", "P * t, N"])
+def test_a_loop_between_multiples_of_what_stands_around_it_is_followed(bounds: str) -> None:
+    program = read(f"""
+def f(A, B, N, M, P):
+    for t in range(N):
+        for j in range({bounds}):
+            A[j] = A[j + 1] + B[t]
+""")
+    step = strip_mine(program, "j", 2)
+    assert step.verdict.decision == "legal"
+    assert agrees(step, [{"N": 3, "M": 4, "P": 2}])
+    assert reverse(program, "j").verdict.decision == "illegal"
+
+
+def test_multiples_are_named_as_they_are_written() -> None:
+    program = read("""
+def f(A, B, N, M, P):
+    for t in range(N):
+        for j in range(t * P, t * P + M):
+            s = A[j]
+            B[j] = s
+""")
+    verdict = expand(program, "s", "j").verdict
+    assert verdict.decision == "unknown"
+    assert "through opaque terms: t * P, " in verdict.reason
