@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from looptrans.analysis.budget import within_budget
 from looptrans.executor import AccessLog, execute, execute_on
 from looptrans.frontend import parse
 from looptrans.ir.evaluate import evaluate
@@ -1159,3 +1160,24 @@ def f(A, B, N, M, P):
     verdict = expand(program, "s", "j").verdict
     assert verdict.decision == "unknown"
     assert "through opaque terms: t * P, " in verdict.reason
+
+
+def test_a_trial_that_does_not_end_leaves_unknown_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = read("""
+def f(B, N, n: Int[Array, "B"], cu: Int[Array, "B"], A):
+    assert all(cu[b] + n[b] <= cu[b + 1] for b in range(B - 1))
+    for b in range(B):
+        for i in range(n[b]):
+            A[cu[b] + i] = A[cu[b] + i] * 2.0 + b
+""")
+
+    def without_end(*_: Any) -> Verdict:
+        while True:
+            pass
+
+    monkeypatch.setattr("looptrans.transforms.judging.check.refuted", without_end)
+    monkeypatch.setattr(
+        "looptrans.analysis.budget.within_budget",
+        lambda work, seconds=0.2: within_budget(work, seconds),
+    )
+    assert reverse(program, "b").verdict.decision == "unknown"
