@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from looptrans.analysis.api import check_order, check_races, check_reduction, check_storage
+from looptrans.analysis.api import (
+    check_order,
+    check_races,
+    check_reduction,
+    check_storage,
+    loop_facts,
+)
 from looptrans.frontend import parse
 from looptrans.ir.index import Arith, Index, Int, Neg, Var
 from looptrans.ir.program import Program
@@ -544,3 +550,32 @@ def f(x: Float[Array, "N"], z: Float[Array, "N"], p: Int[Array, "N"], q: Int[Arr
         for order in (start, end)
     )
     assert check_order(before, after, same_names(before, after)).decision == decision
+
+
+EITHER = """
+def f(A, N, M):
+    assert N < M
+    assert N <= M
+    for i in {}(0, N):
+        A[i] = A[i + M]
+"""
+
+
+def test_of_contracts_that_say_the_same_one_is_named() -> None:
+    """Without either the other is enough; without both iterations are in each other's way."""
+    assert check_races(program(EITHER.format("parallel"))).assumptions == ("assert N <= M",)
+    (facts,) = loop_facts(program(EITHER.format("range")))
+    assert facts.memory.decision == "parallel"
+    assert facts.memory.assumptions == ("assert N <= M",)
+
+
+def test_a_legal_parallel_program_names_the_contract_it_leans_on() -> None:
+    text = """
+def f(A, p: Int[Array, "N"], N):
+    {}
+    for i in parallel(0, N):
+        A[p[i]] = 1.0 * i
+"""
+    stated = "assert all(p[i] != p[j] for i in range(0, N) for j in range(0, i))"
+    assert check_races(program(text.format(stated))).assumptions == (stated,)
+    assert check_races(program(text.format("assert N > 1"))).decision != "legal"

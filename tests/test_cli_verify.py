@@ -53,6 +53,13 @@ def test_a_listing_without_kernels_is_refused() -> None:
     assert "internal error" not in errors
 
 
+def test_what_needs_a_gpu_is_unknown_where_there_is_none() -> None:
+    command = ["verify", str(ROOT / "specs/matmul.py"), "--dtype", "bfloat16", "--device", "cpu"]
+    status, printed, errors = said(command)
+    assert (status, printed) == (3, "")
+    assert "it needs a GPU" in errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -141,6 +141,17 @@ def test_the_kinds_of_memory_dependences() -> None:
     ]
 
 
+def test_a_report_says_whether_all_was_asked_for() -> None:
+    given = program("for i in range(N):\n    A[i] = A[i - 1]\n")
+    assert not api.dependences(given).selected
+    for found in (
+        api.dependences(given, kinds=("anti", "output")),
+        api.dependences(given, bases=("value",)),
+        api.dependences(given, arrays=()),
+    ):
+        assert found.selected
+
+
 def test_a_distance_that_is_no_function_of_the_parameters_has_its_set() -> None:
     (found,) = [
         d

@@ -157,6 +157,8 @@ def test_instances_are_listed_up_to_a_limit() -> None:
 def test_none_is_a_sentence() -> None:
     text = render_dependences(replace(STENCIL, dependences=()))
     assert "No statement instance depends on another" in text
+    text = render_dependences(replace(STENCIL, dependences=(), selected=True))
+    assert "no dependence of the sort that was asked for" in text
 
 
 def test_two_loops_of_one_name_are_told_apart_by_line() -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from looptrans.analysis.budget import within_budget
 from looptrans.executor import AccessLog, execute, execute_on
 from looptrans.frontend import parse
 from looptrans.ir.evaluate import evaluate
@@ -26,6 +27,7 @@ from looptrans.ir.walk import placed
 from looptrans.transforms.editing.nest import TransformError
 from looptrans.transforms.judging import check
 from looptrans.transforms.steps.distribute import distribute
+from looptrans.transforms.steps.expand import expand
 from looptrans.transforms.steps.fuse import fuse
 from looptrans.transforms.steps.interchange import interchange
 from looptrans.transforms.steps.parallelize import parallelize
@@ -1131,3 +1133,51 @@ def test_sizes_at_which_some_iterations_stay_inside_an_array_are_enough() -> Non
     verdict = reverse(read(text), "i").verdict
     assert verdict.decision == "legal"
     assert verdict.assumptions == ("every subscript of the listing stays inside its array",)
+
+
+@pytest.mark.parametrize("bounds", ["t * P, t * P + M", "t // P, (t + M) // P", "P * t, N"])
+def test_a_loop_between_multiples_of_what_stands_around_it_is_followed(bounds: str) -> None:
+    program = read(f"""
+def f(A, B, N, M, P):
+    for t in range(N):
+        for j in range({bounds}):
+            A[j] = A[j + 1] + B[t]
+""")
+    step = strip_mine(program, "j", 2)
+    assert step.verdict.decision == "legal"
+    assert agrees(step, [{"N": 3, "M": 4, "P": 2}])
+    assert reverse(program, "j").verdict.decision == "illegal"
+
+
+def test_multiples_are_named_as_they_are_written() -> None:
+    program = read("""
+def f(A, B, N, M, P):
+    for t in range(N):
+        for j in range(t * P, t * P + M):
+            s = A[j]
+            B[j] = s
+""")
+    verdict = expand(program, "s", "j").verdict
+    assert verdict.decision == "unknown"
+    assert "through opaque terms: t * P, " in verdict.reason
+
+
+def test_a_trial_that_does_not_end_leaves_unknown_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = read("""
+def f(B, N, n: Int[Array, "B"], cu: Int[Array, "B"], A):
+    assert all(cu[b] + n[b] <= cu[b + 1] for b in range(B - 1))
+    for b in range(B):
+        for i in range(n[b]):
+            A[cu[b] + i] = A[cu[b] + i] * 2.0 + b
+""")
+
+    def without_end(*_: Any) -> Verdict:
+        while True:
+            pass
+
+    monkeypatch.setattr("looptrans.transforms.judging.check.refuted", without_end)
+    monkeypatch.setattr(
+        "looptrans.analysis.budget.within_budget",
+        lambda work, seconds=0.2: within_budget(work, seconds),
+    )
+    assert reverse(program, "b").verdict.decision == "unknown"

@@ -51,8 +51,8 @@ one, is an error, as is a load of what nobody has written.
 Sizes are found: small odd ones, some beyond blocks, some in whole blocks, all 1, and each of them 0
 in turn, as far as the contracts allow. --sizes names one set instead, and may be given again; what
 a set leaves out is a small number. Without a GPU the kernels run in Triton's interpreter, which
-cannot do bfloat16. A listing for which there are no kernels is refused with the reason; the exit
-status is then 1, as where a run fails.
+cannot do bfloat16: the exit status is 3 where that is asked for. A listing for which there are no
+kernels is refused with the reason; the exit status is then 1, as where a run fails.
 
 --pass backward runs the forward and the backward kernels of `emit --pass backward` on random
 incoming gradients, and compares each gradient with that of torch's autograd over the listing's
@@ -145,7 +145,7 @@ def verify(arguments: argparse.Namespace) -> int:
         # It imports torch, and so what can be missing.
         from looptrans.runtime.verifying.backward import verify_pass
         from looptrans.runtime.verifying.split import verify_split
-        from looptrans.runtime.verifying.verify import CannotVerify
+        from looptrans.runtime.verifying.verify import CannotVerify, NeedsGpu
     except NoDevice as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -170,7 +170,7 @@ def verify(arguments: argparse.Namespace) -> int:
     except (Refused, CannotVerify) as refusal:
         _clear()
         print(refusal, file=sys.stderr)
-        return 1
+        return 3 if isinstance(refusal, NeedsGpu) else 1
     except Mistake as mistake:
         _clear()
         source = program.source if mistake.span is not None else Source("", "")

@@ -87,6 +87,7 @@ class DependenceReport:
         assumptions: The contracts that were used, as written.
         unknown: Why the answer is incomplete (a budget that ran out), or None.
         warnings: Things worth pointing out, such as a subscript that may be negative.
+        selected: Whether some bases, kinds or arrays were asked for, not all.
     """
 
     program: str
@@ -96,6 +97,7 @@ class DependenceReport:
     assumptions: tuple[str, ...] = ()
     unknown: str | None = None
     warnings: tuple[str, ...] = ()
+    selected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ GROUPS: Final[tuple[tuple[Basis, DependenceKind, str], ...]] = (
 _WIDEST: Final = (14, 10, 12, 34, 16)
 _INSTANCES_SHOWN: Final = 12
 _NOT_KNOWN: Final = "the dependences are not known"
+_NONE: Final = "No statement instance depends on another: any order gives the same values."
+_NONE_OF_THESE: Final = "There is no dependence of the sort that was asked for."
 
 
 def dependences_text(report: DependenceReport, style: Style = PLAIN) -> str:
@@ -48,7 +50,7 @@ def dependences_text(report: DependenceReport, style: Style = PLAIN) -> str:
 def dependence_lines(report: DependenceReport, style: Style = PLAIN) -> list[str]:
     """Return the table's lines, grouped by basis and kind."""
     if not report.dependences and report.unknown is None:
-        return ["", "No statement instance depends on another: any order gives the same values."]
+        return ["", _NONE_OF_THESE if report.selected else _NONE]
     repeated = repeated_loops(report.dependences)
     lines: list[str] = []
     for basis, kind, heading in GROUPS:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from looptrans.analysis.cycles.graph import loop_order
 from looptrans.analysis.cycles.reductions import (
@@ -15,6 +17,7 @@ from looptrans.analysis.cycles.reductions import (
 from looptrans.analysis.dependence.dependences import Analysis, Carried, analyse, dependence_fact
 from looptrans.ir.facts import Basis, Dependence, LoopFacts, LoopVerdict
 from looptrans.ir.listing import contract_text
+from looptrans.ir.program import Contract
 from looptrans.ir.walk import live_out, written
 
 
@@ -32,27 +35,41 @@ def loop_facts(
     contracts = analysis.program.contracts if assumptions else ()
     if not contracts:
         return facts
-    # A contract is named by the verdicts that would be others without it.
-    for contract in contracts:
-        text = contract_text(contract)
-        others = tuple(c for c in contracts if c is not contract)
-        without = _facts(analyse(analysis.program, contracts=others), witnesses=False)
-        facts = tuple(
-            replace(
-                fact,
-                flow=_assuming(fact.flow, other.flow, text),
-                memory=_assuming(fact.memory, other.memory, text),
-            )
-            for fact, other in zip(facts, without, strict=True)
+    judged: dict[tuple[Contract, ...], tuple[LoopFacts, ...]] = {}
+
+    def under(kept: tuple[Contract, ...]) -> tuple[LoopFacts, ...]:
+        if kept not in judged:
+            judged[kept] = _facts(analyse(analysis.program, contracts=kept), witnesses=False)
+        return judged[kept]
+
+    def flow(number: int, kept: tuple[Contract, ...]) -> LoopVerdict:
+        return under(kept)[number].flow
+
+    def memory(number: int, kept: tuple[Contract, ...]) -> LoopVerdict:
+        return under(kept)[number].memory
+
+    return tuple(
+        replace(
+            fact,
+            flow=_assuming(fact.flow, contracts, partial(flow, number)),
+            memory=_assuming(fact.memory, contracts, partial(memory, number)),
         )
-    return facts
+        for number, fact in enumerate(facts)
+    )
 
 
-def _assuming(verdict: LoopVerdict, without: LoopVerdict, contract: str) -> LoopVerdict:
-    """Name a contract where the verdict is another one without it."""
-    if verdict.decision == without.decision:
-        return verdict
-    return replace(verdict, assumptions=(*verdict.assumptions, contract))
+def _assuming(
+    verdict: LoopVerdict,
+    contracts: tuple[Contract, ...],
+    under: Callable[[tuple[Contract, ...]], LoopVerdict],
+) -> LoopVerdict:
+    """Name contracts that make the verdict what it is: so few that none can be left out."""
+    kept = contracts
+    for contract in contracts:
+        fewer = tuple(other for other in kept if other is not contract)
+        if under(fewer).decision == verdict.decision:
+            kept = fewer
+    return replace(verdict, assumptions=(*verdict.assumptions, *map(contract_text, kept)))
 
 
 def _facts(analysis: Analysis, witnesses: bool) -> tuple[LoopFacts, ...]:

@@ -469,7 +469,9 @@ def dependence_report(
                 dependence = replace(dependence, instances=_instances(analysis, found, at))
             if dependence is not None:
                 listed.append(dependence)
-    return reported(program, listed, negative_subscripts(analysis.model) if witnesses else ())
+    warnings = negative_subscripts(analysis.model) if witnesses else ()
+    is_whole = set(kinds) >= set(KINDS) and set(analysis.bases) >= set(BOTH) and arrays is None
+    return replace(reported(program, listed, warnings), selected=not is_whole)
 
 
 def dependence_fact(

@@ -21,6 +21,7 @@ from looptrans.ir.affine import Form, form_of, index_of
 from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import (
     Arith,
+    ArithmeticOperator,
     Extremum,
     Index,
     Int,
@@ -41,7 +42,7 @@ from looptrans.ir.listing import PRODUCT, index_text
 class Arithmetic:
     """A function of one argument that stands for arithmetic with a size: `x // P`, `x * P`."""
 
-    op: str
+    op: ArithmeticOperator
     size: Index
 
 
@@ -82,7 +83,16 @@ class Normalizer:
                     return Int(min(values) if index.op == "min" else max(values))
                 return rebuild(index, parts)
 
-    def _arithmetic(self, op: str, left: Index, right: Index) -> Index:
+    def text(self, index: Index) -> str:
+        """Print an index expression in normal form, its functions as what they stand for."""
+        return index_text(self._spelled(index))
+
+    def _spelled(self, index: Index) -> Index:
+        parts = tuple(self._spelled(child) for child in children(index))
+        known = self.arithmetic.get(index.array) if isinstance(index, Opaque) else None
+        return rebuild(index, parts) if known is None else Arith(known.op, parts[0], known.size)
+
+    def _arithmetic(self, op: ArithmeticOperator, left: Index, right: Index) -> Index:
         if isinstance(left, Int) and isinstance(right, Int):
             return self._constant(op, left.value, right.value)
         match op:
@@ -145,7 +155,7 @@ class Normalizer:
         known = self.arithmetic.get(term.array)
         return known is not None and known.op == "*"
 
-    def _function(self, op: str, argument: Index, size: Index) -> Index:
+    def _function(self, op: ArithmeticOperator, argument: Index, size: Index) -> Index:
         if op == "*":
             form, times = form_of(size), form_of(argument)
             if form.is_constant:

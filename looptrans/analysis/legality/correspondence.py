@@ -24,7 +24,6 @@ from looptrans.analysis.opaque_terms.opaque_domains import (
     relaxed_formula,
 )
 from looptrans.ir.index import Index, Let, Opaque, Param, Var, walk
-from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.step import Images
 from looptrans.ir.value import Read
@@ -267,17 +266,20 @@ def check_instances(made: Correspondence, *, bijective: bool) -> list[tuple[Pair
     for source in made.before.statements:
         pairs = made.of_before(source.number)
         missing = domain(made.before, source, "s").intersect_params(made.context)
+        twice = f"an instance of {source.label} is run twice"
         for number, pair in enumerate(pairs):
             back = pair.instances.intersect_params(made.context).reverse()
             missing = missing.subtract(back.domain())
             if not back.is_single_valued():
-                raise _unlike(source, pairs, f"an instance of {source.label} is run twice")
+                raise _unlike(made, source, pairs, twice)
             for other in pairs[:number]:
                 if not other.instances.range().is_disjoint(back.domain()):
-                    raise _unlike(source, pairs, f"an instance of {source.label} is run twice")
+                    raise _unlike(
+                        made, source, pairs, f"an instance of {source.label} is run twice"
+                    )
         if pairs and not missing.is_empty():
             lost = f"instances of {source.label} are lost: {_example(missing)}"
-            raise _unlike(source, pairs, lost)
+            raise _unlike(made, source, pairs, lost)
     spare = []
     for pair in made.pairs:
         known = pair.instances.intersect_params(made.context)
@@ -292,12 +294,14 @@ def check_instances(made: Correspondence, *, bijective: bool) -> list[tuple[Pair
     return spare
 
 
-def _unlike(source: StatementModel, pairs: list[Pair], what: str) -> NotAStep:
+def _unlike(made: Correspondence, source: StatementModel, pairs: list[Pair], what: str) -> NotAStep:
     """Say what is wrong with the instances; where arrays bound them, what is not seen of them."""
-    terms = dict.fromkeys(t for s in (source, *(p.after for p in pairs)) for t in s.terms)
+    terms = dict.fromkeys(made.before.normalizer.text(term) for term in source.terms)
+    afterwards = (term for pair in pairs for term in pair.after.terms)
+    terms |= dict.fromkeys(map(made.after.normalizer.text, afterwards))
     if not terms:
         return NotAStep(what)
-    names = ", ".join(index_text(term) for term in terms)
+    names = ", ".join(terms)
     return NotAStep(f"{names} bound {source.label}, and its instances are not followed")
 
 

@@ -51,7 +51,6 @@ from looptrans.analysis.legality.stages import changed_stages
 from looptrans.analysis.legality.verdicts import Explainer
 from looptrans.ir.creation import creation_of
 from looptrans.ir.diagnostic import ListingError
-from looptrans.ir.listing import index_text
 from looptrans.ir.program import Atomic, Barrier, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.step import Image, Images, same_names
@@ -361,7 +360,7 @@ def _shared(body: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _terms(made: Correspondence) -> str:
     found = [
-        index_text(term)
+        model.normalizer.text(term)
         for model in (made.before, made.after)
         for access in model.accesses
         for term in access.all_terms
@@ -379,7 +378,7 @@ def _unsure(made: Correspondence, reversed_: list[tuple[Relation, isl.Map]]) -> 
     verdict = explainer.of_pairs(replace(relation, may=True, certain=None), left)
     terms = [t for each in relation.supposed for t in (*each.source_terms, *each.sink_terms)]
     if terms:
-        names = ", ".join(dict.fromkeys(index_text(term) for term in terms))
+        names = ", ".join(dict.fromkeys(map(made.before.normalizer.text, terms)))
         return replace(verdict, reason=f"whether the two touch one cell depends on {names}")
     if relation.may:
         return verdict

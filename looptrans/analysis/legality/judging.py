@@ -12,7 +12,7 @@ from looptrans.analysis.legality.multiples import exactly, open_sizes
 from looptrans.analysis.legality.verdicts import NO_EXAMPLE
 from looptrans.analysis.ranges.inside import INSIDE, leave_too_little, sizes_inside
 from looptrans.ir.listing import contract_text
-from looptrans.ir.program import Program
+from looptrans.ir.program import Contract, Program
 from looptrans.ir.verdict import Verdict
 
 Judge: TypeAlias = Callable[[Correspondence], Verdict]
@@ -39,20 +39,35 @@ def judged(judge: Judge, relate: Relate, before: Program, after: Program) -> Ver
     verdict = _where_defined(judge, relate, before, after)
     if verdict.decision != "legal":
         return _exact(judge, relate, before, after, verdict)
-    if len(before.contracts) > 1:
-        # What holds under none needs none of them: that is asked first.
-        one, other = replace(before, contracts=()), replace(after, contracts=())
-        without = _where_defined(judge, relate, one, other)
-        if without.decision == "legal":
-            return verdict
-    needed = []
-    for contract in before.contracts:
-        kept = tuple(other for other in before.contracts if other is not contract)
-        one, other = replace(before, contracts=kept), replace(after, contracts=kept)
-        without = _where_defined(judge, relate, one, other)
-        if without.decision != "legal":
-            needed.append(contract_text(contract))
-    return replace(verdict, assumptions=(*verdict.assumptions, *needed))
+
+    def under(contracts: tuple[Contract, ...]) -> Verdict:
+        one, other = replace(before, contracts=contracts), replace(after, contracts=contracts)
+        return _where_defined(judge, relate, one, other)
+
+    return with_contracts(verdict, before.contracts, under)
+
+
+def with_contracts(
+    verdict: Verdict,
+    contracts: tuple[Contract, ...],
+    under: Callable[[tuple[Contract, ...]], Verdict],
+) -> Verdict:
+    """Name contracts in a legal verdict: so few that none of them can be left out.
+
+    Args:
+        verdict: The verdict under all of them.
+        contracts: What the program states.
+        under: Judges under some of them.
+    """
+    # What holds under none needs none of them: that is asked first.
+    if len(contracts) > 1 and under(()).decision == "legal":
+        return verdict
+    kept = contracts
+    for contract in contracts:
+        fewer = tuple(other for other in kept if other is not contract)
+        if under(fewer).decision == "legal":
+            kept = fewer
+    return replace(verdict, assumptions=(*verdict.assumptions, *map(contract_text, kept)))
 
 
 def _exact(

@@ -1,7 +1,7 @@
 """One iteration of the loops around what a step changes, as a pair of programs of its own.
 
 In it the variables of those loops are numbers that are given, and so are the opaque terms that
-mention nothing else:
+mention nothing else, and multiples of them by sizes:
 
     for r: for p in range(n[r]): S      is      for p in range("n[r]"): S      for any "n[r]"
 
@@ -100,7 +100,8 @@ def one_iteration(made: Correspondence) -> OneIteration | None:
         return _fixed(index, frozenset(outer), given)
 
     bodies = indices_changed(part.before, change), indices_changed(part.after, change)
-    if not any(name not in outer for name in given):
+    multiples = made.before.normalizer.arithmetic or made.after.normalizer.arithmetic
+    if not multiples and all(name in outer for name in given):
         return None
     names = {parameter.name for parameter in one.parameters}
     if names & given.keys():

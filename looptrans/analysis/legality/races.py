@@ -7,6 +7,7 @@ an associative and commutative operator makes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import islpy as isl
@@ -17,9 +18,10 @@ from looptrans.analysis.isl_model.polyhedra import context_set
 from looptrans.analysis.isl_model.relation import Relation
 from looptrans.analysis.legality.concurrency import Conflict, conflicts, is_parallel
 from looptrans.analysis.legality.correspondence import accesses_of
+from looptrans.analysis.legality.judging import with_contracts
 from looptrans.analysis.legality.multiples import exactly, open_sizes
 from looptrans.analysis.legality.verdicts import Explainer
-from looptrans.ir.program import Atomic, Program
+from looptrans.ir.program import Atomic, Contract, Program
 from looptrans.ir.verdict import Certificate, Verdict
 
 if TYPE_CHECKING:
@@ -31,6 +33,17 @@ UNORDERED = "both are atomic, but nothing keeps their order, and it matters"
 
 def race_verdict(program: Program) -> Verdict:
     """Judge whether a program with parallel loops gives its sequential reading's result."""
+    verdict = _exact_verdict(program)
+    if verdict.decision != "legal":
+        return verdict
+
+    def under(contracts: tuple[Contract, ...]) -> Verdict:
+        return _exact_verdict(replace(program, contracts=contracts))
+
+    return with_contracts(verdict, program.contracts, under)
+
+
+def _exact_verdict(program: Program) -> Verdict:
     model = build_model(program)
     verdict = judge_races(model, context_set(model))
 

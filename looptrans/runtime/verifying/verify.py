@@ -69,6 +69,10 @@ class CannotVerify(Exception):
     """Nothing can be verified as asked; the message says why and what to do."""
 
 
+class NeedsGpu(CannotVerify):
+    """Triton's interpreter cannot do what is to be verified, so that nothing is known of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launcher:
     """A function that runs the kernels of a listing, and how it is called.
@@ -130,13 +134,14 @@ def chosen_dtypes(
     """Return the types to verify, and what to say about those left out.
 
     Raises:
-        CannotVerify: One is asked for, or stated by the listing, that the device cannot do.
+        NeedsGpu: One is asked for, or stated by the listing, that the interpreter cannot do.
+        CannotVerify: One is no type for kernels.
     """
     own = (name for name, stated in in_16_bits(program).items() if stated == "bfloat16")
     array = next(own, None) if device == "cpu" else None
     if array is not None:
         said = NO_BFLOAT16.removeprefix("bfloat16 is not verified in ")
-        raise CannotVerify(
+        raise NeedsGpu(
             f"{array} is created in bfloat16, and not verified in {said}, or dtype=float16"
         )
     can = DTYPES if device != "cpu" else tuple(name for name in DTYPES if name != "bfloat16")
@@ -146,7 +151,7 @@ def chosen_dtypes(
         if name not in DTYPES:
             raise CannotVerify(f"there is no type {name!r} for kernels: use {', '.join(DTYPES)}")
         if name not in can:
-            raise CannotVerify(NO_BFLOAT16)
+            raise NeedsGpu(NO_BFLOAT16)
     return tuple(dict.fromkeys(dtypes)), ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from looptrans.ir.program import Program
 from looptrans.ir.step import Images, Step
@@ -99,7 +100,14 @@ def _tried(
     verdict: Verdict, before: Program, after: Program, images: Images | None = None
 ) -> Verdict:
     """Refute by running both programs what the analysis cannot decide, where some inputs do."""
-    return refuted(verdict, before, after, images) if verdict.decision == "unknown" else verdict
+    from looptrans.analysis.budget import BudgetExceeded, within_budget
+
+    if verdict.decision != "unknown":
+        return verdict
+    try:
+        return within_budget(partial(refuted, verdict, before, after, images))
+    except BudgetExceeded:
+        return verdict
 
 
 def reordered(
