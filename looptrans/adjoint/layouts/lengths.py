@@ -26,7 +26,7 @@ from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, Whole, walk_value
 from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.rows.shift import accesses_in
+from looptrans.transforms.editing.accesses import accesses_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import live_out, nodes
+from looptrans.transforms.editing.accesses import accesses_in
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import loops_around
-from looptrans.transforms.over_blocks.without_places import accesses_in
 
 
 class NotClosed(Exception):

@@ -32,6 +32,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.transforms.editing.accesses import accesses_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import (
@@ -46,7 +47,6 @@ from looptrans.transforms.over_blocks.block_starts import linear_in
 from looptrans.transforms.over_blocks.one_element import masks, one_element, set_once, where
 from looptrans.transforms.over_blocks.whole_loops import block_in_whole, is_never_empty
 from looptrans.transforms.over_blocks.without_places import (
-    accesses_in,
     dimensions_gone,
     is_made,
     without_dimensions,

@@ -30,7 +30,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import nodes
-from looptrans.transforms.over_blocks.without_places import accesses_in
+from looptrans.transforms.editing.accesses import accesses_in
 
 
 def masks(node: Node) -> Iterator[Condition]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -16,13 +16,6 @@ from looptrans.ir.value import (
 from looptrans.ir.walk import AccessRelation, accesses, nodes
 
 T = TypeVar("T")
-
-
-def accesses_in(body: tuple[Node, ...]) -> Iterator[Access]:
-    """Yield every access in a block."""
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            yield from (relation.access for relation in accesses(node))
 
 
 def dimensions_gone(

@@ -21,8 +21,8 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
+from looptrans.transforms.editing.accesses import accesses_in
 from looptrans.transforms.rows.segments import Rows, Segments, rows_of, segments_of
-from looptrans.transforms.rows.shift import accesses_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ Loops that count how far away a row is count those rows instead, downwards where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -40,7 +40,8 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import nodes
+from looptrans.transforms.editing.accesses import accesses_in
 from looptrans.transforms.editing.naming import binders
 from looptrans.transforms.editing.substitute import is_same_text, substitute_variable
 
@@ -359,11 +360,3 @@ def _starts(loop: Loop) -> Iterator[tuple[Index, str, int]]:
             ((term, factor),) = terms
             if isinstance(term, Opaque) and factor == 1 and not bound & set(variables(term)):
                 yield term, access.array, dimension
-
-
-def accesses_in(body: Iterable[Node]) -> Iterator[Access]:
-    """Yield what statements and conditions of a block read and write."""
-    for node in nodes(tuple(body)):
-        if isinstance(node, Assign | If):
-            for relation in accesses(node):
-                yield relation.access
