@@ -50,6 +50,46 @@ def test_passes_are_one_however_each_is_written(guard: str, score: str) -> None:
     assert "delta[i] = delta[i] + dO[i, d] * O[i, d]" in text
 
 
+WINDOWED = """
+def windowed(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"], w: int):
+    O = zeros((N, D))
+    for i in range(N):
+        m = -inf
+        l = 0.0
+        for j in range(max(0, i - w), i + 1):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(E)))
+        {head}
+            p = exp(sum(Q[i, e] * K[k, e] for e in range(E)) - m)
+            l += p
+            for d in range(D):
+                O[i, d] += p * V[k, d]
+        for d in range(D):
+            O[i, d] /= l
+    return O
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "passes"),
+    [
+        ("for k in range(max(i - w, 0), i + 1):", [2]),
+        ("for k in range(N):\n            if not i - w <= k <= i: continue", [2]),
+        ("for k in range(N):\n            if k > i or k < i - w: continue", [2]),
+        ("for k in range(i + 1):\n            if k + w < i: continue", [2]),
+        (
+            "for k in range(N):\n            if k > i: break\n            if k + w < i: continue",
+            [2],
+        ),
+        ("for k in range(N):\n            if k > i and k < i - w: continue", []),
+        ("for k in range(max(0, i - w + 1), i + 1):", []),
+        ("for k in range(i - w, i + 1):", []),
+    ],
+)
+def test_passes_are_one_whatever_says_their_iterations(head: str, passes: list[int]) -> None:
+    found = derive(program(WINDOWED.format(head=head)), "fold")
+    assert [len(step.arguments) for step in found.steps if step.kind == "one pass"] == passes
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

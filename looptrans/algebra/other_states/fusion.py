@@ -144,6 +144,7 @@ class _Work:
         if later.condition is not None and self.recurrence.condition is None:
             # What a condition leaves out adds nothing.
             later = assembled(self.program, iteration, finals, known, guarded=False)
+        later = _over(later, self.recurrence.loop)
         if later.condition != self.recurrence.condition:
             return Fusion("unknown", reason="the loops run for different iterations")
         self.iterations.append(iteration)
@@ -210,7 +211,7 @@ class _Work:
             later = assembled(self.program, iteration, finals, plain)
         except NoRecurrence:
             return False
-        return later.condition == self.recurrence.condition
+        return _over(later, self.recurrence.loop).condition == self.recurrence.condition
 
     def _set(
         self, cell: Access, value: Value, old: bool, variable: dict[str, Index]
@@ -383,7 +384,6 @@ class _Work:
 
     def _names(self, later: Recurrence) -> dict[str, Value]:
         """Return names for a later loop's states, inputs and parameters that fit the one pass."""
-        variable = {later.loop: Var(self.recurrence.loop)}
         found: dict[str, Value] = {}
         count = len(self.recurrence.states)
         for number, state in enumerate(later.states, 1):
@@ -395,12 +395,26 @@ class _Work:
             by_value = {item.value: item.name for item in known}
             fresh = len(known)
             for item in given:
-                value = value_moved(item.value, variable)
-                if value not in by_value:
+                if item.value not in by_value:
                     fresh += 1
-                    by_value[value] = f"{letter}{fresh}"
-                found[item.name] = Real(by_value[value])
+                    by_value[item.value] = f"{letter}{fresh}"
+                found[item.name] = Real(by_value[item.value])
         return found
+
+
+def _over(later: Recurrence, variable: str) -> Recurrence:
+    """Return what a later loop computes, with the variable of the one pass for its own."""
+    moved_to: dict[str, Index] = {later.loop: Var(variable)}
+    condition = later.condition
+    return replace(
+        later,
+        loop=variable,
+        inputs=tuple(replace(g, value=value_moved(g.value, moved_to)) for g in later.inputs),
+        parameters=tuple(
+            replace(g, value=value_moved(g.value, moved_to)) for g in later.parameters
+        ),
+        condition=None if condition is None else condition_moved(condition, moved_to),
+    )
 
 
 def _is_stale(definition: _Definition, written: set[str]) -> bool:
