@@ -52,7 +52,7 @@ def test_passes_are_one_however_each_is_written(guard: str, score: str) -> None:
 
 WINDOWED = """
 def windowed(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"], w: int):
-    O = zeros((N, D))
+    O = zeros((N, D)); lse = zeros(N)
     for i in range(N):
         m = -inf
         l = 0.0
@@ -65,7 +65,8 @@ def windowed(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N 
                 O[i, d] += p * V[k, d]
         for d in range(D):
             O[i, d] /= l
-    return O
+        lse[i] = m + log(l)
+    return O, lse
 """
 
 
@@ -86,8 +87,11 @@ def windowed(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N 
     ],
 )
 def test_passes_are_one_whatever_says_their_iterations(head: str, passes: list[int]) -> None:
-    found = derive(program(WINDOWED.format(head=head)), "fold")
+    listed = program(WINDOWED.format(head=head))
+    found = derive(listed, "fold")
     assert [len(step.arguments) for step in found.steps if step.kind == "one pass"] == passes
+    if passes:
+        assert "delta[i] = delta[i] + dO[i, d] * O[i, d]" in listing(backward(listed).program)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ from looptrans.analysis import api
 from looptrans.derivation.forms.at_most_once import with_loops_at_most_once
 from looptrans.derivation.forms.masks import with_guards
 from looptrans.derivation.forms.one_target import with_one_target
-from looptrans.derivation.forms.same_iterations import with_same_iterations_alike
 from looptrans.derivation.forms.scalar_form import without_rows_that_move
 from looptrans.derivation.forms.selects import with_selects, with_wheres_as_choices
 from looptrans.derivation.handed_on.by_rows import nests_with_totals
@@ -212,7 +211,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     plain = program_of_indices(with_tests_put_in(_plain(program), keep=False))
     if not plain.body:
         raise NotDone("there is no statement in it")
-    work = Work(reread(_with_masks_alike(without_rows_that_move(plain))))
+    work = Work(reread(with_guards(with_selects(without_rows_that_move(plain)))))
     own_versions(work)
     in_order(work)
     rows = joined_in_rows(work, own=False)
@@ -483,12 +482,7 @@ def _begun_to_fold(program: Program) -> Program | None:
     plain = with_tests_put_in(_plain(program), keep=False)
     if not plain.body:
         return None
-    return reread(with_wheres_as_choices(_with_masks_alike(program_without_lets(plain))))
-
-
-def _with_masks_alike(program: Program) -> Program:
-    """Return a program whose masks are guards, or ranges, alike where they say the same."""
-    return with_same_iterations_alike(with_guards(with_selects(program)))
+    return reread(with_wheres_as_choices(with_guards(with_selects(program_without_lets(plain)))))
 
 
 def _load_analysis() -> None:

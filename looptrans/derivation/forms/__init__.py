@@ -2,7 +2,6 @@
 
 choices                   selects, masks, opaque_tests
 loops of one iteration    at_most_once, nothing_seen
-loops alike               same_iterations
 arrays                    versions
 one cell a statement      one_target, scalar_form
 """

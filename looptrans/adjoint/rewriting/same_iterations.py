@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from looptrans.adjoint.normalizing.one_form import said
 from looptrans.ir.affine import Form, form_of, sides
@@ -32,15 +31,38 @@ from looptrans.ir.index import Var, plain, substitute
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import condition_changed
 from looptrans.ir.value import Range
+from looptrans.ir.verdict import Certificate
 
-_Bounds: TypeAlias = list[Form]
 _OWN = Var("@")
 """What stands for the variable of a loop that is compared with others."""
 
 
-def with_same_iterations_alike(program: Program) -> Program:
-    """Return a program that means the same, with every statement in the iterations it had."""
-    return replace(program, body=_block(program.body, ()))
+@dataclass(frozen=True, slots=True)
+class SameIterations:
+    """A program whose loops are written alike where they have the same iterations.
+
+    Attributes:
+        program: The program afterwards.
+    """
+
+    program: Program
+    text: str = "write loops alike that have the same iterations"
+
+    @property
+    def certificate(self) -> Certificate:
+        """What shows that the two mean the same."""
+        law = "every statement runs in the iterations it ran in, in the same order"
+        return Certificate("order", law, "legal", "ranges and guards make the same comparisons")
+
+
+def with_same_iterations_alike(program: Program) -> SameIterations | None:
+    """Write loops of a block alike where they have the same iterations.
+
+    Args:
+        program: The program.
+    """
+    after = replace(program, body=_block(program.body, ()))
+    return None if after == program else SameIterations(after)
 
 
 def _block(body: tuple[Node, ...], around: tuple[Loop, ...]) -> tuple[Node, ...]:
@@ -149,7 +171,7 @@ def _tests(condition: Condition) -> Iterator[Condition]:
             yield condition
 
 
-def _bound(test: Condition) -> _Bounds:
+def _bound(test: Condition) -> list[Form]:
     """Return the form that a comparison says to be at most 0, where it is one of size."""
     match test:
         case Relation("<" | "<=" as op, left, right):
@@ -158,7 +180,7 @@ def _bound(test: Condition) -> _Bounds:
             return []
 
 
-def _said(tests: list[Condition], outer: _Bounds) -> object:
+def _said(tests: list[Condition], outer: list[Form]) -> object:
     """Return what tests say together, without those that follow from others."""
     bounds = {_key(test): bound for test in tests for bound in _bound(test)}
     kept = {_key(test) for test in tests}
