@@ -31,6 +31,7 @@ from looptrans.algebra.operators.laws import Law
 from looptrans.algebra.operators.search import Search
 from looptrans.algebra.operators.tried import tried_text
 from looptrans.algebra.other_states.separable import Fusion, Large, Separable, written_in
+from looptrans.algebra.positional.bound_names import bound, called, nameless
 from looptrans.algebra.positional.cells import (
     condition_moved,
     is_new_each_time,
@@ -55,6 +56,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import Placed, inner_bodies, placed
+from looptrans.transforms.editing.naming import fresh_name
 
 
 def fuse(
@@ -144,7 +146,7 @@ class _Work:
         if later.condition is not None and self.recurrence.condition is None:
             # What a condition leaves out adds nothing.
             later = assembled(self.program, iteration, finals, known, guarded=False)
-        later = _over(later, self.recurrence.loop)
+        later = self._over_first(later)
         if later.condition != self.recurrence.condition:
             return Fusion("unknown", reason="the loops run for different iterations")
         self.iterations.append(iteration)
@@ -211,7 +213,7 @@ class _Work:
             later = assembled(self.program, iteration, finals, plain)
         except NoRecurrence:
             return False
-        return _over(later, self.recurrence.loop).condition == self.recurrence.condition
+        return self._over_first(later).condition == self.recurrence.condition
 
     def _set(
         self, cell: Access, value: Value, old: bool, variable: dict[str, Index]
@@ -382,6 +384,27 @@ class _Work:
             states.append(state if update == written else replace(state, update=update))
         return replace(later, states=tuple(states))
 
+    def _over_first(self, later: Recurrence) -> Recurrence:
+        """Return what a later loop computes, with the variable of the one pass for its own."""
+        variable = self.recurrence.loop
+        if later.loop == variable:
+            return later
+        moved_to: dict[str, Index] = {later.loop: Var(variable)}
+        other = fresh_name(self.program, variable)
+
+        def over(given: Input) -> Input:
+            names = (other if name == variable else name for name in bound(given.value))
+            return replace(given, value=value_moved(called(given.value, names), moved_to))
+
+        condition = later.condition
+        return replace(
+            later,
+            loop=variable,
+            inputs=tuple(map(over, later.inputs)),
+            parameters=tuple(map(over, later.parameters)),
+            condition=None if condition is None else condition_moved(condition, moved_to),
+        )
+
     def _names(self, later: Recurrence) -> dict[str, Value]:
         """Return names for a later loop's states, inputs and parameters that fit the one pass."""
         found: dict[str, Value] = {}
@@ -392,29 +415,15 @@ class _Work:
             ("x", self.recurrence.inputs, later.inputs),
             ("p", self.recurrence.parameters, later.parameters),
         ):
-            by_value = {item.value: item.name for item in known}
+            by_value = {nameless(item.value): item.name for item in known}
             fresh = len(known)
             for item in given:
-                if item.value not in by_value:
+                value = nameless(item.value)
+                if value not in by_value:
                     fresh += 1
-                    by_value[item.value] = f"{letter}{fresh}"
-                found[item.name] = Real(by_value[item.value])
+                    by_value[value] = f"{letter}{fresh}"
+                found[item.name] = Real(by_value[value])
         return found
-
-
-def _over(later: Recurrence, variable: str) -> Recurrence:
-    """Return what a later loop computes, with the variable of the one pass for its own."""
-    moved_to: dict[str, Index] = {later.loop: Var(variable)}
-    condition = later.condition
-    return replace(
-        later,
-        loop=variable,
-        inputs=tuple(replace(g, value=value_moved(g.value, moved_to)) for g in later.inputs),
-        parameters=tuple(
-            replace(g, value=value_moved(g.value, moved_to)) for g in later.parameters
-        ),
-        condition=None if condition is None else condition_moved(condition, moved_to),
-    )
 
 
 def _is_stale(definition: _Definition, written: set[str]) -> bool:
