@@ -16,6 +16,7 @@ from looptrans.blocks.block_ir.ops import exprs_of, has_products, ops_in
 from looptrans.blocks.block_ir.program import Kernel
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive, derive_two_nests
+from looptrans.derivation.step import Goal
 from looptrans.emit.listing import emitted
 from looptrans.emit.refusal import Refused
 from looptrans.emit.split import EmittedSplit, emitted_split
@@ -571,6 +572,26 @@ def length(X: Float[Array, "M N"]):
 """
     derived = derive_two_nests(parse(Source("listing.py", text))).derivation
     assert derived.decision == "legal"
+
+
+@pytest.mark.parametrize("goal", ["split", "forward"])
+def test_rows_that_add_up_have_parts_and_blocks_as_their_elements_do(goal: Goal) -> None:
+    text = """\
+def pooled(X: Float[Array, "N E"], u: Float[Array, "E"]):
+    y = zeros(E)
+    l = 0.0
+    for n in range(0, N):
+        y += exp(X[n] @ u) * X[n]
+        l += exp(X[n] @ u)
+    y = y / l
+    return y
+"""
+    derived = derive(parse(Source("listing.py", text)), goal, block=4, parts=3)
+    assert derived.decision == "legal" and not derived.notes
+    X, u = np.random.default_rng(0).normal(size=(11, 5)), np.linspace(-1.0, 1.0, 5)
+    found = execute(derived.last, inputs={"X": X, "u": u}, sizes={"N": 11, "E": 5})["y"]
+    weights = np.exp(X @ u)
+    np.testing.assert_allclose(found, weights @ X / weights.sum(), rtol=1e-12)
 
 
 def test_a_length_that_begins_below_0_is_no_root_of_a_square_before_the_first_iteration() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.adjoint.rewriting.same_names import with_same_names
 from looptrans.adjoint.rewriting.written_alike import with_values_alike
 from looptrans.derivation.derive import derive
 from looptrans.ir.listing import listing
@@ -48,6 +49,113 @@ def test_passes_are_one_however_each_is_written(guard: str, score: str) -> None:
     assert passes == [3]
     text = listing(backward(listed).program)
     assert "delta[i] = delta[i] + dO[i, d] * O[i, d]" in text
+
+
+WINDOWED = """
+def windowed(Q: Float[Array, "N E"], K: Float[Array, "N E"], V: Float[Array, "N D"], w: int):
+    O = zeros((N, D)); lse = zeros(N)
+    for i in range(N):
+        m = -inf
+        l = 0.0
+        for j in range(max(0, i - w), i + 1):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(E)))
+        {head}
+            p = exp(sum(Q[i, e] * K[k, e] for e in range(E)) - m)
+            l += p
+            for d in range(D):
+                O[i, d] += p * V[k, d]
+        for d in range(D):
+            O[i, d] /= l
+        lse[i] = m + log(l)
+    return O, lse
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "passes"),
+    [
+        ("for k in range(max(i - w, 0), i + 1):", [2]),
+        ("for k in range(N):\n            if not i - w <= k <= i: continue", [2]),
+        ("for k in range(N):\n            if k > i or k < i - w: continue", [2]),
+        ("for k in range(i + 1):\n            if k + w < i: continue", [2]),
+        (
+            "for k in range(N):\n            if k > i: break\n            if k + w < i: continue",
+            [2],
+        ),
+        ("for k in range(N):\n            if k > i and k < i - w: continue", []),
+        ("for k in range(max(0, i - w + 1), i + 1):", []),
+        ("for k in range(i - w, i + 1):", []),
+    ],
+)
+def test_passes_are_one_whatever_says_their_iterations(head: str, passes: list[int]) -> None:
+    listed = program(WINDOWED.format(head=head))
+    found = derive(listed, "fold")
+    assert [len(step.arguments) for step in found.steps if step.kind == "one pass"] == passes
+    if passes:
+        assert "delta[i] = delta[i] + dO[i, d] * O[i, d]" in listing(backward(listed).program)
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        "sum(Q[i, f] * K[k, f] for f in range(E)) if seg[k] == seg[i] else -inf",
+        "sum(Q[i, j] * K[k, j] for j in range(E)) if seg[i] == seg[k] else -inf",
+    ],
+)
+def test_passes_are_one_whatever_loops_and_sums_count_by(score: str) -> None:
+    """The second pass and the sum in it have names of their own, that of the first pass as well."""
+    listed = program(f"""
+def segments(Q: Float[Array, "M E"], K: Float[Array, "M E"], seg: Int[Array, "M"]):
+    lse = zeros(M)
+    for i in range(M):
+        m = -inf
+        for j in range(M):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(E)) if seg[i] == seg[j] else -inf)
+        l = 0.0
+        for k in range(M):
+            l += exp(({score}) - m)
+        lse[i] = m + log(l)
+    return lse
+""")
+    steps = derive(listed, "fold").steps
+    assert [len(step.arguments) for step in steps if step.kind == "one pass"] == [2]
+
+
+def test_loops_that_share_a_row_count_by_one_name() -> None:
+    listed = program("""
+def onepass(X: Float[Array, "M N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        l = 0.0
+        for j in range(N):
+            n = max(m, X[i, j])
+            for d in range(D):
+                O[i, d] = O[i, d] * exp(m - n)
+            l = l * exp(m - n) + exp(X[i, j] - n)
+            for x in range(D):
+                O[i, x] += exp(X[i, j] - n) * V[j, x]
+            m = n
+        for y in range(D):
+            O[i, y] = O[i, y] / l
+    return O
+""")
+    found = derive(listed, "fold")
+    assert "guard" in [step.kind for step in found.steps] and not found.notes
+
+
+def test_loops_that_share_nothing_keep_their_names() -> None:
+    listed = program("""
+def rows(X: Float[Array, "N"], Y: Float[Array, "N"]):
+    a = zeros((2, N)); b = zeros((2, N))
+    for t in range(2):
+        for i in range(N):
+            a[t, i] = X[i] + t
+        for j in range(N):
+            b[t, j] = Y[j] + t
+    return a, b
+""")
+    assert with_same_names(listed) is None
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,6 @@ from looptrans.blocks.passes.integers import exact_integers
 from looptrans.blocks.passes.late import with_late
 from looptrans.blocks.passes.outside import outside
 from looptrans.blocks.passes.quotients import bounded
-from looptrans.blocks.passes.scalar_form import scalar_form
 from looptrans.blocks.passes.sharing import needed, shared
 from looptrans.blocks.passes.unseen import asked_by_row
 from looptrans.blocks.places.slices import sliced
@@ -58,6 +57,7 @@ from looptrans.blocks.scheduled.serial import OneRowEach, RunSerially
 from looptrans.blocks.scheduled.sites import Path, sites
 from looptrans.blocks.scheduled.tested_sums import notes_on_tests
 from looptrans.blocks.scheduled.unit_steps import unit_steps
+from looptrans.derivation.forms.scalar_form import RowsStay, scalar_form
 from looptrans.derivation.step import Derivation
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
@@ -100,6 +100,13 @@ def lower(
         raise
 
 
+def _without_rows(program: Program) -> Program:
+    try:
+        return scalar_form(program, "parallel")
+    except RowsStay as error:
+        raise NotLowered(error.reason, error.label) from None
+
+
 class _Lowering:
     def __init__(
         self,
@@ -119,7 +126,7 @@ class _Lowering:
         flow = None if self.slices or written is not None else derivation.flow
         last = last if written is None else written.program
         self.facts = {_key(last, fact): fact for fact in appends(last, flow)}
-        last = with_guards(unit_steps(scalar_form(last)), self._fact)
+        last = with_guards(unit_steps(_without_rows(last)), self._fact)
         self.program = replace(last, body=with_loops_outside(last.body))
         self.creations = {
             node.array: node.creation for node in self.program.body if isinstance(node, Declaration)

@@ -26,6 +26,7 @@ from looptrans.analysis import api
 from looptrans.derivation.forms.at_most_once import with_loops_at_most_once
 from looptrans.derivation.forms.masks import with_guards
 from looptrans.derivation.forms.one_target import with_one_target
+from looptrans.derivation.forms.scalar_form import without_rows_that_move
 from looptrans.derivation.forms.selects import with_selects, with_wheres_as_choices
 from looptrans.derivation.handed_on.by_rows import nests_with_totals
 from looptrans.derivation.handed_on.scattered import scattered_sums, scattering
@@ -210,7 +211,7 @@ def derive_two_nests(program: Program) -> InTwoNests:
     plain = program_of_indices(with_tests_put_in(_plain(program), keep=False))
     if not plain.body:
         raise NotDone("there is no statement in it")
-    work = Work(reread(with_guards(with_selects(plain))))
+    work = Work(reread(with_guards(with_selects(without_rows_that_move(plain)))))
     own_versions(work)
     in_order(work)
     rows = joined_in_rows(work, own=False)
@@ -470,7 +471,9 @@ def _plain(program: Program) -> Program:
 def _begun(program: Program) -> Program | None:
     """Return what a derivation begins with, or None where there is no statement."""
     plain = with_tests_put_in(_plain(program), keep=False)
-    return reread(with_wheres_as_choices(plain)) if plain.body else None
+    if not plain.body:
+        return None
+    return reread(with_wheres_as_choices(without_rows_that_move(plain)))
 
 
 @remembered

@@ -106,7 +106,7 @@ class _Writing:
         back: dict[str, Index] = {f"@{n}": Var(v) for n, v in enumerate(loops)}
         left, right = substitute(relation.left, numbered), substitute(relation.right, numbered)
         written = Relation(relation.op, left, right)
-        first = self.known.setdefault(_said(relation.op, left, right), written)
+        first = self.known.setdefault(said(relation.op, left, right), written)
         if (first.left, first.right) == (left, right):
             return relation
         return Relation(first.op, substitute(first.left, back), substitute(first.right, back))
@@ -116,7 +116,7 @@ def _is_mask(value: Value) -> bool:
     return isinstance(value, Const) and value.value in (0, inf, -inf)
 
 
-def _said(op: Comparison, left: Index, right: Index) -> object:
+def said(op: Comparison, left: Index, right: Index) -> object:
     """Return what a comparison of integers says, whichever way it is written."""
     if op in (">", ">="):
         op, left, right = MIRRORED[op], right, left

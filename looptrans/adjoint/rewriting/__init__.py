@@ -1,7 +1,8 @@
 """A listing seen more simply, as derivations of both passes begin.
 
 all of them               simpler, work
-names and words           own_names, webs, bound_names, alike, written_alike
+names and words           own_names, webs, alike, written_alike, same_iterations,
+                          same_names
 statements                set_at_once
 loops                     order, within, along_rows, few_iterations, repetitions, guarded_cells,
                           cells_in_steps, mirrored, unread

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.rewriting.bound_names import bound, called, nameless, outermost
+from looptrans.algebra.positional.bound_names import bound, called, nameless, outermost
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
 from looptrans.ir.value import Reduce, Value, data_of

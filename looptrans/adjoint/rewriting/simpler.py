@@ -39,6 +39,11 @@ from looptrans.adjoint.rewriting.order import (
 from looptrans.adjoint.rewriting.own_names import OwnNames, with_own_names
 from looptrans.adjoint.rewriting.repetitions import Repetitions, with_repetitions_written_out
 from looptrans.adjoint.rewriting.row_parts import RowParts, with_parts_of_rows
+from looptrans.adjoint.rewriting.same_iterations import (
+    SameIterations,
+    with_same_iterations_alike,
+)
+from looptrans.adjoint.rewriting.same_names import SameNames, with_same_names
 from looptrans.adjoint.rewriting.set_at_once import ValuesFirst, with_values_first
 from looptrans.adjoint.rewriting.tabulated import Tabulated, with_products_tabulated
 from looptrans.adjoint.rewriting.webs import Webs, with_webs_named
@@ -116,6 +121,8 @@ _Seen: TypeAlias = (
     | Within
     | Repetitions
     | RowParts
+    | SameIterations
+    | SameNames
     | WrittenAlike
 )
 
@@ -126,7 +133,9 @@ ORDER: Final = (
     "parts from 0",
     "rows by distance",
     "single cells",
+    "same names",
     "written alike",
+    "same iterations",
     "few iterations",
     "guarded cells",
     "cells in steps",
@@ -231,6 +240,8 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     "rows by distance": lambda p: with_rows_by_distance(program_of_indices(p)),
     "single cells": lambda p: with_single_cells_as_scalars(program_of_indices(p)),
     "written alike": lambda p: with_values_alike(program_of_indices(p)),
+    "same names": lambda p: with_same_names(program_of_indices(p)),
+    "same iterations": lambda p: with_same_iterations_alike(program_of_indices(p)),
     "few iterations": lambda p: with_few_iterations(program_of_indices(p)),
     "guarded cells": lambda p: with_guarded_cells(program_of_indices(p)),
     "cells in steps": lambda p: with_cells_set_once(program_of_indices(p)),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TypeAlias
 
-from looptrans.adjoint.rewriting.bound_names import bound, called, generator_called, nameless
+from looptrans.algebra.positional.bound_names import bound, called, generator_called, nameless
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.affine import Form, form_of
 from looptrans.ir.condition import (

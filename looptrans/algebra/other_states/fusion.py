@@ -31,6 +31,7 @@ from looptrans.algebra.operators.laws import Law
 from looptrans.algebra.operators.search import Search
 from looptrans.algebra.operators.tried import tried_text
 from looptrans.algebra.other_states.separable import Fusion, Large, Separable, written_in
+from looptrans.algebra.positional.bound_names import bound, called, nameless
 from looptrans.algebra.positional.cells import (
     condition_moved,
     is_new_each_time,
@@ -55,6 +56,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import Placed, inner_bodies, placed
+from looptrans.transforms.editing.naming import fresh_name
 
 
 def fuse(
@@ -144,6 +146,7 @@ class _Work:
         if later.condition is not None and self.recurrence.condition is None:
             # What a condition leaves out adds nothing.
             later = assembled(self.program, iteration, finals, known, guarded=False)
+        later = self._over_first(later)
         if later.condition != self.recurrence.condition:
             return Fusion("unknown", reason="the loops run for different iterations")
         self.iterations.append(iteration)
@@ -210,7 +213,7 @@ class _Work:
             later = assembled(self.program, iteration, finals, plain)
         except NoRecurrence:
             return False
-        return later.condition == self.recurrence.condition
+        return self._over_first(later).condition == self.recurrence.condition
 
     def _set(
         self, cell: Access, value: Value, old: bool, variable: dict[str, Index]
@@ -381,9 +384,29 @@ class _Work:
             states.append(state if update == written else replace(state, update=update))
         return replace(later, states=tuple(states))
 
+    def _over_first(self, later: Recurrence) -> Recurrence:
+        """Return what a later loop computes, with the variable of the one pass for its own."""
+        variable = self.recurrence.loop
+        if later.loop == variable:
+            return later
+        moved_to: dict[str, Index] = {later.loop: Var(variable)}
+        other = fresh_name(self.program, variable)
+
+        def over(given: Input) -> Input:
+            names = (other if name == variable else name for name in bound(given.value))
+            return replace(given, value=value_moved(called(given.value, names), moved_to))
+
+        condition = later.condition
+        return replace(
+            later,
+            loop=variable,
+            inputs=tuple(map(over, later.inputs)),
+            parameters=tuple(map(over, later.parameters)),
+            condition=None if condition is None else condition_moved(condition, moved_to),
+        )
+
     def _names(self, later: Recurrence) -> dict[str, Value]:
         """Return names for a later loop's states, inputs and parameters that fit the one pass."""
-        variable = {later.loop: Var(self.recurrence.loop)}
         found: dict[str, Value] = {}
         count = len(self.recurrence.states)
         for number, state in enumerate(later.states, 1):
@@ -392,10 +415,10 @@ class _Work:
             ("x", self.recurrence.inputs, later.inputs),
             ("p", self.recurrence.parameters, later.parameters),
         ):
-            by_value = {item.value: item.name for item in known}
+            by_value = {nameless(item.value): item.name for item in known}
             fresh = len(known)
             for item in given:
-                value = value_moved(item.value, variable)
+                value = nameless(item.value)
                 if value not in by_value:
                     fresh += 1
                     by_value[value] = f"{letter}{fresh}"

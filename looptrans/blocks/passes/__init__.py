@@ -6,5 +6,5 @@ integers                  integers
 products                  late, handed_on
 loads and stores          described, flipped, covered, overwritten
 rows of the grid          groups, balance
-shared and plain          sharing, conditions, scalar_form
+shared and plain          sharing, conditions
 """

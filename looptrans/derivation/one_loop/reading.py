@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from looptrans.adjoint.rewriting.bound_names import nameless
 from looptrans.algebra.iterations.inputs import Input
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.normal_forms.normal import Assumptions, equality
 from looptrans.algebra.operators.laws import Equation, Law
+from looptrans.algebra.positional.bound_names import nameless
 from looptrans.algebra.positional.cells import same_cell, same_range
 from looptrans.algebra.positional.values import put, without_repeats
 from looptrans.derivation.one_loop.bodies import recurrence_of

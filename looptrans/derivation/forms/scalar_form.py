@@ -1,6 +1,6 @@
-"""Whole rows written out: after this pass every value of a program is a number.
+"""Whole rows written out: every value of a program is a number then.
 
-q_i = Q[i]                     for e in parallel(0, E): q_i[e] = Q[i, e]
+q_i = Q[i]                     for e in range(0, E): q_i[e] = Q[i, e]
 S_ij = q_i @ k_j        ->     S_ij = sum(q_i[e] * k_j[e] for e in range(0, E))
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
 
-from looptrans.blocks.block_ir.program import NotLowered
+from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Param, Var
 from looptrans.ir.listing import access_text, value_text
@@ -32,22 +33,61 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.walk import accesses, nodes
+from looptrans.transforms.editing.finish import finished
+
+Execution: TypeAlias = Literal["sequential", "parallel"]
 
 
-def scalar_form(program: Program) -> Program:
+class RowsStay(NotDone):
+    """A row that cannot be written out.
+
+    Attributes:
+        label: The statement.
+    """
+
+    def __init__(self, reason: str, label: str) -> None:
+        super().__init__(reason)
+        self.label = label
+
+
+def scalar_form(program: Program, execution: Execution = "sequential") -> Program:
     """Return a program that means the same and has no whole rows.
 
+    Args:
+        program: The program.
+        execution: How the loops over elements run.
+
     Raises:
-        NotLowered: It cannot be told how long a row is.
+        RowsStay: It cannot be told how long a row is.
     """
     if not any(_has_rows(node) for node in nodes(program.body)):
         return program
-    writer = _Writer(program)
+    writer = _Writer(program, execution)
     body = writer.body(program.body)
     arrays = tuple(
         replace(array, shape=writer.shapes.get(array.name, array.shape)) for array in program.arrays
     )
     return replace(program, body=body, arrays=arrays)
+
+
+def without_rows_that_move(program: Program) -> Program:
+    """Return a program without whole rows, where one of them hangs on what it was before.
+
+        O[i] += p * V[j]    ->    for d in range(0, D): O[i, d] += p * V[j, d]
+
+    As it is where the length of a row is not told.
+    """
+    moving = any(
+        isinstance(node, Assign)
+        and any(t.rank and Read(t) in walk_value(v) for t in node.targets for v in node.values)
+        for node in nodes(program.body)
+    )
+    if not moving:
+        return program
+    try:
+        return finished(scalar_form(program), {})[0]
+    except RowsStay:
+        return program
 
 
 def _has_rows(node: Node) -> bool:
@@ -57,6 +97,7 @@ def _has_rows(node: Node) -> bool:
 @dataclass(slots=True)
 class _Writer:
     program: Program
+    execution: Execution
     shapes: dict[str, tuple[Index | None, ...]] = field(default_factory=dict)
     names: dict[Index, str] = field(default_factory=dict)
     label: str = ""
@@ -86,13 +127,13 @@ class _Writer:
         for value in node.values:
             if isinstance(value, Create):
                 made = f"{node.label} makes an array where it stands, {value_text(value)}"
-                raise NotLowered(f"{made}; kernels have those made before the nest", node.label)
+                raise RowsStay(f"{made}; kernels have those made before the nest", node.label)
         values = tuple(replaced(value, self._number) for value in node.values)
         ranks = {target.rank for target in node.targets}
         if ranks == {0}:
             return replace(node, values=values)
         if ranks != {1}:
-            raise NotLowered(f"{node.label} sets rows of several dimensions at once", node.label)
+            raise RowsStay(f"{node.label} sets rows of several dimensions at once", node.label)
         extent = self._extent(node)
         for target in node.targets:
             self._shape(target, extent)
@@ -102,7 +143,7 @@ class _Writer:
             targets=tuple(_at(target, variable) for target in node.targets),
             values=tuple(self._element(value, variable) for value in values),
         )
-        return Loop(variable, Range(Int(0), extent), (inner,), "parallel")
+        return Loop(variable, Range(Int(0), extent), (inner,), self.execution)
 
     def _shape(self, target: Access, extent: Index) -> None:
         array = self.program.array(target.array)
@@ -119,7 +160,7 @@ class _Writer:
                 return found
         raise self._of_unknown_length(node.label, parts)
 
-    def _of_unknown_length(self, label: str, values: Iterable[Value]) -> NotLowered:
+    def _of_unknown_length(self, label: str, values: Iterable[Value]) -> RowsStay:
         """Say which row is of a length that nothing tells, and what to declare."""
         reads = [p for v in values for p in walk_value(v) if isinstance(p, Read) and p.access.rank]
         arrays = [self.program.array(read.access.array) for read in reads]
@@ -127,7 +168,7 @@ class _Writer:
         remedy = told and f'; declare its shape, {told.name}: Float[Array, "…"]'
         row = access_text(reads[0].access)
         reason = f"{label}: it is not known how long the row {row} is{remedy or ''}"
-        return NotLowered(reason, label)
+        return RowsStay(reason, label)
 
     def _extents(self, value: Value) -> Iterator[Index]:
         for part in walk_value(value):
