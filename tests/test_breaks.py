@@ -32,6 +32,9 @@ BODY = """    y = zeros(N)
         ("for j in range(1, N, 2):", "j >= 3"),
         ("for j in range(N - 1, -1, -1):", "j < i"),
         ("for j in range(N - 1, -1, -1):", "i >= j"),
+        ("for j in range(N):", "j - N > i - 3"),
+        ("for j in range(N):", "-j + 1 < 2 - (i + 1)"),
+        ("for j in range(N - 1, -1, -1):", "i - j > 1"),
     ],
 )
 def test_a_break_that_no_later_iteration_takes_back_is_a_guard(loop: str, leaves: str) -> None:
@@ -50,6 +53,9 @@ def test_a_break_that_no_later_iteration_takes_back_is_a_guard(loop: str, leaves
     [
         ("x[i] = 0.0", "if j > i: break"),  # done in the iteration that ends the loop
         ("if j < i: break", "x[j] = 1.0"),  # later ones would go on
+        ("if i - j > 0: break", "x[j] = 1.0"),
+        ("if j - j > -i: break", "x[j] = 1.0"),
+        ("if j > i - j: break", "x[j] = 1.0"),
         ("if j > k[i]: break", "k[i] = j"),  # what it is compared with changes
         ("if j > x.n: break", "x.n = j"),
         ("if j > i and i != 2 * j: break", "x[j] = 1.0"),

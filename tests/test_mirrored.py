@@ -95,7 +95,7 @@ def test_the_nest_apart_means_the_same() -> None:
 
 
 def test_integers_stay_integers() -> None:
-    """Beyond 2 ** 24 float32 has not all of them."""
+    """Beyond 2 ** 24 float32 has not all of them; labels are those of the listing."""
     text = """
 def f(x: Int[Array, "M M"], s: Int[Array, "M M"]):
     for i in range(M):
@@ -104,6 +104,10 @@ def f(x: Int[Array, "M M"], s: Int[Array, "M M"]):
             s[j, i] = s[i, j]
     return s
 """
-    found = with_mirrors_apart(program(text))
-    assert found is not None
-    assert found.program.array("s_kept").element == "int"
+    for each in (
+        text,
+        text.replace("= x[i, j]", "= x[i, j]  # S1").replace("s[i, j]\n", "s[i, j]  # S2\n"),
+    ):
+        found = with_mirrors_apart(program(each))
+        assert found is not None
+        assert found.program.array("s_kept").element == "int"

@@ -17,14 +17,8 @@ import ast
 
 from looptrans.frontend.syntax import stored_names
 
-# The comparisons that stay true once they are, by the step of the loop whose variable comes first.
+# The comparisons that stay true once they are, by which way the left side goes beside the right.
 _FOR_GOOD: dict[int, tuple[type[ast.cmpop], ...]] = {1: (ast.Gt, ast.GtE), -1: (ast.Lt, ast.LtE)}
-_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Gt: ast.Lt,
-    ast.GtE: ast.LtE,
-    ast.Lt: ast.Gt,
-    ast.LtE: ast.GtE,
-}
 
 
 def without_continue(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -88,15 +82,32 @@ def _is_for_good(test: ast.expr, variable: str, step: int, written: set[str]) ->
         case ast.BoolOp(values=values):
             return all(_is_for_good(each, variable, step, written) for each in values)
         case ast.Compare(left=left, ops=[comparison], comparators=[right]):
-            kind = type(comparison)
-            if isinstance(right, ast.Name) and right.id == variable:
-                left, right, kind = right, left, _MIRRORED.get(kind, kind)
-            if not isinstance(left, ast.Name) or left.id != variable:
+            one, other = _sign(left, variable), _sign(right, variable)
+            if one is None or other is None or (one != 0) == (other != 0):
                 return False
-            names = {node.id for node in ast.walk(right) if isinstance(node, ast.Name)}
-            return kind in _FOR_GOOD[step] and not names & (written | {variable})
+            names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+            way = step * (one - other)
+            return type(comparison) in _FOR_GOOD[way] and not names & written
         case _:
             return False
+
+
+def _sign(node: ast.expr, variable: str) -> int | None:
+    """Return the sign a variable is added with; 0 where it is not there, None for anything else."""
+    match node:
+        case ast.Name(name) if name == variable:
+            return 1
+        case ast.UnaryOp(ast.USub(), operand):
+            inner = _sign(operand, variable)
+            return None if inner is None else -inner
+        case ast.BinOp(left, ast.Add() | ast.Sub() as op, right):
+            one, other = _sign(left, variable), _sign(right, variable)
+            if one is None or other is None or (one and other):
+                return None
+            return one + (other if isinstance(op, ast.Add) else -other)
+        case _:
+            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            return None if variable in names else 0
 
 
 def _to_the_end(body: list[ast.stmt]) -> list[ast.stmt]:

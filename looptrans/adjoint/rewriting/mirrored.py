@@ -126,7 +126,7 @@ def _apart(program: Program, site: Placed, node: Assign, shape: list[Index]) -> 
     kept = Access(name, tuple(Var(variable) for variable in around))
     own = tuple(extents[variable] for variable in around)
     declared = Declaration(name, Create("zeros", own, None, _element(program, cell.array)))
-    copied: Node = replace(node, targets=(cell,), values=(Read(kept),), augmented=False)
+    copied: Node = Assign("S", (cell,), (Read(kept),))
     for condition in reversed(site.conditions):
         copied = If(condition, (copied,))
     for loop in reversed(site.loops):
