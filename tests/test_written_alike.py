@@ -245,3 +245,25 @@ def picked(x: Float[Array, "N C"], y: Float[Array, "N C"]):
     return z, w
 """
     assert with_values_alike(program(text)) is None
+
+
+def test_what_an_inner_loop_is_called_keeps_no_passes_apart() -> None:
+    """Keys are gone over by j first; j then counts the columns of the output, inside of k."""
+    text = """
+def named(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, sum(Q[i, e] * K[j, e] for e in range(E)))
+        l = 0.0
+        for k in range(N):
+            l += exp(sum(Q[i, e] * K[k, e] for e in range(E)) - m)
+        for k in range(N):
+            p = exp(sum(Q[i, e] * K[k, e] for e in range(E)) - m) / l
+            for j in range(D):
+                O[i, j] += p * V[k, j]
+    return O
+"""
+    found = derive(program(text), "fold")
+    assert [len(s.arguments) for s in found.steps if s.kind == "one pass"] == [3]

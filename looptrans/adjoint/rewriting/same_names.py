@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import touched
-from looptrans.transforms.editing.naming import binders
+from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import rename_variable
 
 
@@ -45,7 +46,7 @@ def with_same_names(program: Program) -> SameNames | None:
         program: The program.
     """
     body = tuple(
-        replace(node, body=_block(node.body, {}, frozenset({node.variable})))
+        replace(node, body=_block(program, node.body, {}, frozenset({node.variable})))
         if isinstance(node, Loop)
         else node
         for node in program.body
@@ -55,7 +56,10 @@ def with_same_names(program: Program) -> SameNames | None:
 
 
 def _block(
-    body: tuple[Node, ...], outside: Mapping[Range, Loop], around: frozenset[str]
+    program: Program,
+    body: tuple[Node, ...],
+    outside: Mapping[Range, Loop],
+    around: frozenset[str],
 ) -> tuple[Node, ...]:
     known = dict(outside)
     found: list[Node] = []
@@ -63,26 +67,43 @@ def _block(
         match node:
             case Loop():
                 first = known.get(node.range)
-                named = node if first is None else _named(node, first, around)
+                named = node if first is None else _named(program, node, first, around)
                 if named is node:
                     known[node.range] = node
-                inner = _block(named.body, known, around | {named.variable})
+                inner = _block(program, named.body, known, around | {named.variable})
                 found.append(replace(named, body=inner))
             case If():
-                then = _block(node.body, known, around)
-                found.append(replace(node, body=then, orelse=_block(node.orelse, known, around)))
+                then, other = (_block(program, b, known, around) for b in (node.body, node.orelse))
+                found.append(replace(node, body=then, orelse=other))
             case _:
                 found.append(node)
     return tuple(found)
 
 
-def _named(loop: Loop, first: Loop, around: frozenset[str]) -> Loop:
-    """Return a loop that counts by the name of another one, if it may and both share an array."""
+def _named(program: Program, loop: Loop, first: Loop, around: frozenset[str]) -> Loop:
+    """Return a loop that counts by the name of another one, if it may and both share an array.
+
+    A loop inside that has the name already gets another one.
+    """
     name = first.variable
-    if name == loop.variable or name in around or name in binders(loop):
+    if name == loop.variable or name in around:
         return loop
     written = [touched(each.body, writes=True) for each in (first, loop)]
     if not (written[0] & touched(loop.body) or written[1] & touched(first.body)):
         return loop
-    body = tuple(rename_variable(node, loop.variable, name) for node in loop.body)
+    body = loop.body
+    if name in binders(loop):
+        other = fresh_name(program, name)
+        body = rewritten(body, lambda node: (_counting_by(node, name, other),))
+        if any(name in binders(node) for node in body):
+            return loop  # a sum has it
+    body = tuple(rename_variable(node, loop.variable, name) for node in body)
     return replace(loop, variable=name, body=body)
+
+
+def _counting_by(node: Node, old: str, new: str) -> Node:
+    """Return a loop that counts by another name, if it counts by an old one."""
+    if not isinstance(node, Loop) or node.variable != old:
+        return node
+    body = tuple(rename_variable(inner, old, new) for inner in node.body)
+    return replace(node, variable=new, body=body)
