@@ -503,6 +503,21 @@ def f(x: Float[Array, "C L"], w: Float[Array, "O C K"]):
     assert all(s.sizes["T"] > 64 and s.sizes["O"] > 64 for s in found if s.kind == "crossing")
 
 
+def test_a_size_is_a_multiple_of_what_divides_it() -> None:
+    found = sizes_of("""
+def f(x: Float[Array, "N D"]):
+    assert N % 64 == 0
+    y = zeros((N // 64, D))
+    for c in range(N // 64):
+        for t in range(64):
+            for d in range(D):
+                y[c, d] += x[64 * c + t, d]
+    return y
+""")
+    assert found["small"][0]["N"] == found["one"][0]["N"] == 64
+    assert {each["N"] for each in found["zero"]} == {0, 64}
+
+
 def test_what_adds_up_to_a_loop_fills_its_blocks() -> None:
     program = program_of("""
 def f(x: Float[Array, "N D"], y: Float[Array, "M D"], before: int):

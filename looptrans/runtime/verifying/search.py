@@ -12,7 +12,7 @@ from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import prepare
 from looptrans.ir.condition import Relation, walk_condition
 from looptrans.ir.evaluate import evaluate
-from looptrans.ir.index import Index, Int, Param, parameters
+from looptrans.ir.index import Arith, Index, Int, Param, parameters
 from looptrans.ir.program import Program
 from looptrans.ir.quotients import whole_quotients
 from looptrans.runtime.verifying.numbers import (
@@ -93,6 +93,7 @@ class Search:
                     self.blocks[each] = self.blocks[name]
         self.tied = _tied(program, self.solved)
         self.least = _least(program)
+        self.divided = tuple(_divided(program))
 
     # Sizes that fill blocks
 
@@ -188,11 +189,19 @@ class Search:
         return None if found is None else self._reached(found)
 
     def _lifted(self, numbers: Wanted) -> dict[str, tuple[int, ...]]:
-        """Return multiples of numbers where contracts ask for more: 40, of F > 512, becomes 520."""
-        return {
+        """Return multiples of numbers where contracts ask for more: 40, of F > 512, becomes 520.
+
+        Where none is a multiple of what divides a size, as of N % 64 == 0, the next ones come last.
+        """
+        lifted = {
             name: tuple(n * max(1, -(-self.least.get(name, 0) // n)) if n else n for n in each)
             for name, each in numbers.items()
         }
+        for name, divisor in self.divided:
+            each = lifted.get(name, (0,))
+            if all(n % divisor for n in each):
+                lifted[name] = (*each, *dict.fromkeys(-(-n // divisor) * divisor for n in each))
+        return lifted
 
     def _fitting(self, numbers: Wanted) -> dict[str, int] | None:
         """Return sizes of which some are what the others determine."""
@@ -318,6 +327,16 @@ def _least(program: Program) -> dict[str, int]:
                 continue
         found[name] = max(least, found.get(name, 0))
     return found
+
+
+def _divided(program: Program) -> Iterator[tuple[str, int]]:
+    """Yield the sizes that contracts say are multiples of numbers, and of which."""
+    for contract in program.contracts:
+        match contract.condition:
+            case Relation("==", Arith("%", Param(name), Int(divisor)), Int(0)) if divisor > 0:
+                yield name, divisor
+            case _:
+                pass
 
 
 def _fits(program: Program, sizes: Mapping[str, int]) -> bool:
