@@ -116,8 +116,8 @@ _REMEDY = (
 )
 _REMEDIES: dict[type[NotLowered], str] = {
     NotCounted: "let the loop go over all the rows that there may be, and ask inside which ones "
-    "there are: for j in range(0, N): if j < n[i]: …; or give arrays a dimension for the parts that "
-    "rows come in: X[c, i] for X[64 * c + i]",
+    "there are: for j in range(0, N): if j < n[i]: …; or give arrays a dimension for the parts "
+    "that rows come in: X[c, i] for X[64 * c + i]",
     Races: "let each iteration have cells of its own; looptrans check FILE shows two that race",
     Unseen: "return what it makes at its end, or write it to an argument",
     NotInForm: "leave --form out: each nest then has a launch of its own",
