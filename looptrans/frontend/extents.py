@@ -103,9 +103,9 @@ class _Shapes(ast.NodeTransformer):
 def _each_apart(statement: ast.stmt) -> list[ast.stmt]:
     """Return `n, m = A.shape[0], B.shape[1]` as two statements, and any other as it is."""
     match statement:
-        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if (
-            len(names) == len(values) and all(isinstance(name, ast.Name) for name in names)
-        ):
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(
+            names
+        ) == len(values) and all(isinstance(name, ast.Name) for name in names):
             if all((shape_read(value) or (None, None))[1] is not None for value in values):
                 return [
                     ast.copy_location(ast.Assign([name], value), statement)
