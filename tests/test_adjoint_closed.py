@@ -581,6 +581,28 @@ def test_what_one_statement_sets_is_worked_out_from_what_was_there(line: str) ->
     assert all(error < 1e-10 for error in gaps(found, 0))
 
 
+KEPT_UNDER_A_GUARD = """
+def f(B: Float[Array, "N"], M: int):
+    L = zeros(M); T = zeros(N)
+    for i in range(M):
+        l = 0.0; mu = 0.0; c = 0.0
+        for j in range(1, N):
+            if j % 2 == 0:
+                T[j] = T[j] * 0.5 + B[j]
+                c = c + 1.0
+                g = B[j] - mu
+                mu = mu + g / c
+                l = l + g * (B[j] - mu)
+        L[i] = l
+    return L
+"""
+
+
+def test_states_kept_for_each_iteration_have_no_closed_form() -> None:
+    with pytest.raises(NotDifferentiated, match="T is carried"):
+        backward(program(KEPT_UNDER_A_GUARD))
+
+
 def test_rows_that_are_swapped_are_refused() -> None:
     text = """
 def f(X: Float[Array, "2 N"]):

@@ -305,6 +305,9 @@ def _closed(program: Program, found: _Fold, *, logarithms: bool = False) -> Clos
     path, step = found.path, found.step
     if step.is_scan:
         raise NotClosed(f"{step.read_inside[0]} looks at {_cells(step)} in between")
+    inside = (step.loop, *(loop.variable for loop in found.around))
+    if any(mentions(state.access, variable) for state in step.states for variable in inside):
+        raise NotClosed(f"{_cells(step)} is another cell in each iteration")
     finding, fold = _folded(step)
     if fold.law.answer != "proved":
         raise NotClosed(f"the closed form of {_cells(step)} is not proved")
