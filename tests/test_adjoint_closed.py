@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.adjoint.carried.states_kept import with_states_kept
 from looptrans.adjoint.derived import Backward
 from looptrans.adjoint.reading.closing import closings
 from looptrans.adjoint.reading.read import read
@@ -579,6 +580,53 @@ def f(X: Float[Array, "N 2"]):
 def test_what_one_statement_sets_is_worked_out_from_what_was_there(line: str) -> None:
     found = backward(program(TOGETHER.format(line)))
     assert all(error < 1e-10 for error in gaps(found, 0))
+
+
+KEPT_UNDER_A_GUARD = """
+def f(B: Float[Array, "N"], M: int):
+    L = zeros(M); T = zeros(N)
+    for i in range(M):
+        l = 0.0; mu = 0.0; c = 0.0
+        for j in range(1, N):
+            if j % 2 == 0:
+                T[j] = T[j] * 0.5 + B[j]
+                c = c + 1.0
+                g = B[j] - mu
+                mu = mu + g / c
+                l = l + g * (B[j] - mu)
+        L[i] = l
+    return L
+"""
+
+
+def test_states_kept_for_each_iteration_have_no_closed_form() -> None:
+    with pytest.raises(NotDifferentiated, match="T is carried"):
+        backward(program(KEPT_UNDER_A_GUARD))
+
+
+LAST_OF_EACH = """
+def f(B: Float[Array, "N"], before: Float[Array, "M min(N,M+1)+1"]):
+    mu = zeros((M, min(N, M + 1) + 1)); L = zeros(M); S = full(N, 0.25)
+    for i in range(0, M):
+        for j in range(0, N):
+            S[j] = S[j] + B[j] * 0.1
+        l = 0.0
+        for j in range(0, min(N, i + 2)):
+            S[0] = S[0] + B[j]
+            g = S[j] - before[i, j]
+            mu[i, j + 1] = before[i, j] + g
+            l = l + g * (S[j] - before[i, j + 1])
+        for j in range(0, min(N, i + 2)):
+            l = l + S[j]
+            S[j] = S[j] * 0.7
+        L[i] = l
+    return L, S, mu
+"""
+
+
+def test_of_a_result_no_states_are_kept_that_begin_in_each_iteration_around() -> None:
+    kept = with_states_kept(program(LAST_OF_EACH))
+    assert kept is None or all(name != "S" for name, _ in kept.names)
 
 
 def test_rows_that_are_swapped_are_refused() -> None:

@@ -15,6 +15,7 @@ from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
 from tests.analysis import program
 from tests.test_adjoint_closed import gaps
+from tests.test_tiles import STAGED
 
 HEAD = """
 def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
@@ -301,3 +302,7 @@ def test_what_follows_is_derived_from_the_elements() -> None:
     found = backward(listing)
     assert found.steps[0].name.startswith("make j0 and j one loop")
     assert max(gaps(found, 1)) < 1e-9
+
+
+def test_blocks_that_end_by_a_loop_inside_of_them_are_left_as_they_are() -> None:
+    assert one_by_one(program(STAGED.replace("j0 + 4, N", "j0 + 4, N, i + 1")))[0] is None

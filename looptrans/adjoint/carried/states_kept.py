@@ -176,7 +176,7 @@ class _State:
 def _kept(program: Program, name: str, anyway: bool) -> tuple[Program, str, str] | None:
     """Keep one state; return the listing, the array, and why it is the same; None without room."""
     state = _state(program, name)
-    if state is None:
+    if state is None or (state.outer and name in program.outputs):  # no one last state
         return None
     begun = _with_start(program, state)
     is_filled = begun is not program

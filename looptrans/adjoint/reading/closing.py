@@ -305,6 +305,10 @@ def _closed(program: Program, found: _Fold, *, logarithms: bool = False) -> Clos
     path, step = found.path, found.step
     if step.is_scan:
         raise NotClosed(f"{step.read_inside[0]} looks at {_cells(step)} in between")
+    inside = (step.loop, *(loop.variable for loop in found.around))
+    moving = (s.access for s in step.states if any(mentions(s.access, v) for v in inside))
+    if (access := next(moving, None)) is not None:
+        raise NotClosed(f"{access_text(access)} is another cell in each iteration")
     finding, fold = _folded(step)
     if fold.law.answer != "proved":
         raise NotClosed(f"the closed form of {_cells(step)} is not proved")

@@ -10,7 +10,7 @@ A closed form stands behind the iteration: there `s` is no longer what the loop 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.reading.closed_nodes import NotClosed
@@ -19,11 +19,12 @@ from looptrans.algebra.iterations.held import Found
 from looptrans.algebra.iterations.iteration import Iteration
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.cells import Family
-from looptrans.algebra.positional.values import names_of
+from looptrans.ir.condition import Condition, opposite
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Read, Real, Select, Value, walk_value
 from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import walk_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +101,28 @@ def _is_changed(found: Found, iteration: Iteration) -> bool:
     except NoRecurrence:
         return True
     if last is not None and found.family.access.subscripts:
-        return not _is_as_made(last.value, found.name)
+        return _where(last.value, _guards(found.maker, iteration)) != Real(found.name)
     return last is None or last.value != Real(found.name)
 
 
-def _is_as_made(value: Value, name: str) -> bool:
-    """Tell whether a cell holds what a loop has made wherever that loop has run."""
+def _where(value: Value, holding: Collection[Condition]) -> Value:
+    """Return what a value is where some conditions hold, as far as its choices are by them."""
     match value:
-        case Select(_, chosen, otherwise):
-            return any(
-                _is_as_made(one, name) and name not in names_of(other)
-                for one, other in ((chosen, otherwise), (otherwise, chosen))
-            )
+        case Select(condition, chosen, _) if condition in holding:
+            return _where(chosen, holding)
+        case Select(condition, _, otherwise) if opposite(condition) in holding:
+            return _where(otherwise, holding)
         case _:
-            return value == Real(name)
+            return value
+
+
+def _guards(maker: Position, iteration: Iteration) -> tuple[Condition, ...]:
+    """Return the conditions under which an iteration comes to a loop inside."""
+    return tuple(
+        node.condition if maker[len(place)] == 1 else opposite(node.condition)
+        for place, node in walk_positions(iteration.loop.body, iteration.position)
+        if isinstance(node, If) and place == maker[: len(place)]
+    )
 
 
 def _is_inside(maker: Position, iteration: Iteration) -> bool:

@@ -39,6 +39,7 @@ from looptrans.transforms.editing.tree import (
     LoopPath,
     Position,
     loop_paths,
+    loops_around,
     replace_at,
     statements_in,
 )
@@ -137,7 +138,7 @@ class _Passes:
         if self.wrong or len(self.ranges) != 1:
             return None
         ((block, whole),) = self.ranges
-        if not self._are_places(body, block):
+        if not self._is_known(whole) or not self._are_places(body, block):
             return None
         apart = replace_at(self.program, self.path.position, (replace(loop, body=body),))
         places = self._places(whole, block)
@@ -270,6 +271,11 @@ class _Passes:
                     self.blocks.add(access.array)
                 else:
                     self.wrong |= self.cells.setdefault(access.array, number) != number
+
+    def _is_known(self, whole: Range) -> bool:
+        """Tell whether it is known before the first block where the last one ends."""
+        around = {loop.variable for loop in loops_around(self.program, self.path.position)}
+        return around.issuperset((*variables(whole.start), *variables(whole.stop)))
 
     def _places(self, whole: Range, block: Range) -> BlockPlaces | None:
         """Return what tells of an element which block it is in, where they are counted from 0."""
