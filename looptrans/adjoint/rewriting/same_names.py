@@ -16,7 +16,7 @@ from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import nodes, touched
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import rename_variable
 
@@ -83,7 +83,8 @@ def _block(
 def _named(program: Program, loop: Loop, first: Loop, around: frozenset[str]) -> Loop:
     """Return a loop that counts by the name of another one, if it may and both share an array.
 
-    A loop inside that has the name already gets another one.
+    A loop inside that has the name already gets another one, but not over the same range: of rows
+    and keys each has its name.
     """
     name = first.variable
     if name == loop.variable or name in around:
@@ -93,6 +94,9 @@ def _named(program: Program, loop: Loop, first: Loop, around: frozenset[str]) ->
         return loop
     body = loop.body
     if name in binders(loop):
+        inside = [node for node in nodes(body) if isinstance(node, Loop) and node.variable == name]
+        if any(node.range == loop.range for node in inside):
+            return loop
         other = fresh_name(program, name)
         body = rewritten(body, lambda node: (_counting_by(node, name, other),))
         if any(name in binders(node) for node in body):
