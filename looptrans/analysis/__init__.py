@@ -4,6 +4,7 @@ Rooms import only what stands above them here, as pyproject.toml lays down; each
 own. Other folders ask `api`.
 
 within a budget           budget
+contracts leaned on       leaning
 statements in reports     statements
 a program as isl sees it  isl_model
 opaque terms              opaque_terms

@@ -15,8 +15,8 @@ from looptrans.analysis.cycles.reductions import (
     reductions_of,
 )
 from looptrans.analysis.dependence.dependences import Analysis, Carried, analyse, dependence_fact
+from looptrans.analysis.leaning import leaned_on
 from looptrans.ir.facts import Basis, Dependence, LoopFacts, LoopVerdict
-from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract
 from looptrans.ir.walk import live_out, written
 
@@ -64,12 +64,8 @@ def _assuming(
     under: Callable[[tuple[Contract, ...]], LoopVerdict],
 ) -> LoopVerdict:
     """Name contracts that make the verdict what it is: so few that none can be left out."""
-    kept = contracts
-    for contract in contracts:
-        fewer = tuple(other for other in kept if other is not contract)
-        if under(fewer).decision == verdict.decision:
-            kept = fewer
-    return replace(verdict, assumptions=(*verdict.assumptions, *map(contract_text, kept)))
+    needed = leaned_on(contracts, lambda kept: under(kept).decision == verdict.decision)
+    return replace(verdict, assumptions=(*verdict.assumptions, *needed))
 
 
 def _facts(analysis: Analysis, witnesses: bool) -> tuple[LoopFacts, ...]:

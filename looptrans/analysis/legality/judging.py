@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeAlias
 
+from looptrans.analysis.leaning import leaned_on
 from looptrans.analysis.legality.correspondence import Correspondence, NotAStep
 from looptrans.analysis.legality.multiples import exactly, open_sizes
 from looptrans.analysis.legality.verdicts import NO_EXAMPLE
 from looptrans.analysis.ranges.inside import INSIDE, leave_too_little, sizes_inside
-from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract, Program
 from looptrans.ir.verdict import Verdict
 
@@ -62,12 +62,8 @@ def with_contracts(
     # What holds under none needs none of them: that is asked first.
     if len(contracts) > 1 and under(()).decision == "legal":
         return verdict
-    kept = contracts
-    for contract in contracts:
-        fewer = tuple(other for other in kept if other is not contract)
-        if under(fewer).decision == "legal":
-            kept = fewer
-    return replace(verdict, assumptions=(*verdict.assumptions, *map(contract_text, kept)))
+    needed = leaned_on(contracts, lambda kept: under(kept).decision == "legal")
+    return replace(verdict, assumptions=(*verdict.assumptions, *needed))
 
 
 def _exact(
