@@ -295,6 +295,16 @@ def test_places_that_do_not_count_are_left_out() -> None:
     assert numbers is None or "range(0, N)" not in text_of(numbers.program)
 
 
+def test_a_sum_over_a_block_and_more_is_no_pass() -> None:
+    """What it counts its elements by is its own: no condition of an element."""
+    text = attention(PADDED, CAUSAL | {"padding": "-inf"})
+    both = "sum(K[j, e] for j in range(4 * t, 4 * t + 4) if j < N for e in range(E))"
+    text = text.replace("            n = m\n", f"            n = m\n            l = l + {both}\n")
+    assert both in text
+    found, reasons = one_by_one(program(text))
+    assert found is None and len(reasons) == 1
+
+
 def test_what_follows_is_derived_from_the_elements() -> None:
     listing = program(RIGHT["paper"])
     steps = derive(listing).steps

@@ -87,15 +87,18 @@ def ended(passes: BlockPasses, before: Recurrence, masks: Iterable[Condition]) -
             tuple(replace(given, value=replaced(given.value, change)) for given in each)
             for each in (before.inputs, before.parameters)
         )
-        left = frozenset(_left(mask, asked) for mask in masks)
+        left = [_left(mask, asked) for mask in masks]
         step = replace(before, inputs=inputs, parameters=parameters)
-        return Ended(now, step, left - frozenset((ALWAYS,)))
+        return Ended(now, step, frozenset(mask for mask in left if mask != ALWAYS))
     return None
 
 
 def _is_over(whole: Reduce, passes: BlockPasses) -> bool:
-    each = whole.generators[0]
-    return each.variable == passes.variable and each.range == passes.block
+    match whole.generators:
+        case (each,):
+            return each.variable == passes.variable and each.range == passes.block
+        case _:
+            return False
 
 
 def _each(condition: Condition) -> tuple[Condition, ...]:

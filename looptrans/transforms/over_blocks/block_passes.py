@@ -339,8 +339,8 @@ class _Passes:
                 case Loop(body=inside) if self._is_over(node, block):
                     found += [each.condition for each in inside if isinstance(each, If)]
                 case Assign():
-                    sums = (part.generators[0] for part in _sums(node))
-                    found += [each.condition for each in sums if each.range == block]
+                    alone = [part.generators for part in _sums(node) if len(part.generators) == 1]
+                    found += [each.condition for (each,) in alone if each.range == block]
                 case _:
                     pass
         return dict.fromkeys(each for each in found if each != Truth(True))
