@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tokenize
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -192,9 +193,11 @@ def f(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"], u:
 }
 
 
-def gaps(found: Backward, seed: int, **chosen: np.ndarray) -> list[float]:
+def gaps(
+    found: Backward, seed: int, of: Mapping[str, int] = SIZES, /, **chosen: np.ndarray
+) -> list[float]:
     """Return how far each gradient is from autograd's, on inputs made at random or chosen."""
-    sizes = {p.name: SIZES[p.name] for p in found.listing.parameters if p.is_integer}
+    sizes = {p.name: of[p.name] for p in found.listing.parameters if p.is_integer}
     made = prepare(found.listing, sizes, None, seed)
     inputs: dict[str, Any] = {**made.arrays, **made.reals, **chosen}
     forward = execute(found.forward, sizes=sizes, inputs=inputs)

@@ -32,6 +32,7 @@ from looptrans.adjoint.rewriting.extremes import with_places_kept
 from looptrans.adjoint.rewriting.repetitions import MOST_STATEMENTS
 from looptrans.adjoint.rewriting.simpler import (
     AT_ONCE,
+    BLOCKS,
     LAYERS,
     MIRRORS,
     NAMES,
@@ -204,7 +205,7 @@ def _otherwise(
     else:
         with contextlib.suppress(NotDifferentiated):
             return _through_time(program, of, wrt)
-        for kind in (SUMS, NAMES, MIRRORS):
+        for kind in (SUMS, NAMES, MIRRORS, BLOCKS):
             with contextlib.suppress(NotDifferentiated):
                 return _of_kind(kind, program, of, wrt)
         for names in dict.fromkeys((looked_at(program), None)):

@@ -3,7 +3,8 @@
     for t: y[t] = … h[e] …                         for t: y[t] = … h[e] …
            for j: for e: h[e] = h[e] + x[j, e]  ->        for e: h[e] = h[e] + sum(x[j, e] for j …)
 
-Then one statement hands the state on.
+Where a guard says which iterations add, it says which terms the sum has. A loop that adds to
+several states is a loop for each first. Then one statement hands a state on.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.ir.condition import ALWAYS
+from looptrans.ir.condition import ALWAYS, Condition, conjunction
 from looptrans.ir.index import variables
-from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.value import Binary, Generator, Read, Reduce, Whole
+from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.value import (
+    Binary,
+    Generator,
+    Read,
+    Reduce,
+    Whole,
+    arrays_tested,
+)
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import nodes, touched
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.tree import (
     LoopPath,
@@ -69,8 +77,11 @@ def _summed(program: Program) -> Iterator[tuple[Program, str]]:
     for path in loop_paths(program):
         nest = _nest(path.loop)
         if nest is None:
+            for name in _added_apart(path.loop):
+                if _is_state(program, path, name):
+                    yield replace_at(program, path.position, tuple(_chains(path.loop))), name
             continue
-        loops, node = nest
+        loops, guard, node = nest
         if not _is_state(program, path, node.targets[0].array):
             continue
         ((target,), (value,)) = node.targets, node.values
@@ -80,10 +91,12 @@ def _summed(program: Program) -> Iterator[tuple[Program, str]]:
             continue
         if any(isinstance(s, Whole) or here in variables(s) for s in target.subscripts):
             continue
+        if target.array in arrays_tested(guard):
+            continue
         ends = (end for loop in loops for end in (loop.range.start, loop.range.stop))
         if any(here in variables(end) for end in ends):
             continue
-        total = Reduce("sum", (Generator(here, path.loop.range, ALWAYS),), found[1])
+        total = Reduce("sum", (Generator(here, path.loop.range, guard),), found[1])
         after: Assign | Loop = replace(
             node, values=(Binary("+", Read(target), total),), augmented=False
         )
@@ -92,19 +105,65 @@ def _summed(program: Program) -> Iterator[tuple[Program, str]]:
         yield replace_at(program, path.position, (after,)), target.array
 
 
-def _nest(loop: Loop) -> tuple[list[Loop], Assign] | None:
-    """Return the loops in a loop, each the only thing in the one outside, and what they hold."""
+def _nest(loop: Loop) -> tuple[list[Loop], Condition, Assign] | None:
+    """Return the loops and guards in a loop, each all there is in the last, and what they hold."""
     loops: list[Loop] = []
-    while loop.execution == "sequential" and not loop.private and len(loop.body) == 1:
-        match loop.body[0]:
-            case Loop() as inner:
-                loops.append(inner)
-                loop = inner
+    guard: Condition = ALWAYS
+    outer: Loop | If = loop
+    while len(outer.body) == 1:
+        if isinstance(outer, Loop) and (outer.execution != "sequential" or outer.private):
+            return None
+        match outer.body[0]:
+            case Loop() as outer:
+                loops.append(outer)
+            case If(orelse=()) as outer:
+                guard = conjunction(guard, outer.condition)
             case Assign(targets=(_,), values=(_,)) as node:
-                return loops, node
+                return loops, guard, node
             case _:
                 return None
     return None
+
+
+def _added_apart(loop: Loop) -> tuple[str, ...]:
+    """Return what a loop adds to in several statements, none of which looks at what another sets.
+
+    Those are named to whose cells more than one iteration adds.
+    """
+    found: list[str] = []
+    chains = list(_chains(loop))
+    leaves = [node for node in nodes((loop,)) if not isinstance(node, Loop | If)]
+    added = [node for node in leaves if isinstance(node, Assign) and _is_added(node)]
+    made = [node.targets[0].array for node in added]
+    if not len(leaves) == len(added) == len(chains) == len(set(made)) > 1:
+        return ()
+    for chain, node, own in zip(chains, added, made, strict=True):
+        if touched((chain,), writes=False) & {*made} - {own}:
+            return ()
+        if not any(
+            isinstance(s, Whole) or loop.variable in variables(s)
+            for s in node.targets[0].subscripts
+        ):
+            found.append(own)
+    return tuple(found)
+
+
+def _is_added(node: Assign) -> bool:
+    if len(node.targets) != 1:
+        return False
+    found = accumulation(node.targets[0], node.values[0])
+    return found is not None and found[0] == "sum"
+
+
+def _chains(node: Node) -> Iterator[Node]:
+    """Yield a loop for each statement in it, with the loops and guards around that."""
+    match node:
+        case Loop(execution="sequential", private=()) | If(orelse=()):
+            for inner in node.body:
+                for chain in _chains(inner):
+                    yield replace(node, body=(chain,))
+        case _:
+            yield node
 
 
 def _is_state(program: Program, path: LoopPath, name: str) -> bool:

@@ -11,9 +11,10 @@ stays below another digit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from looptrans.adjoint.layouts.block_ends import within_ends
 from looptrans.adjoint.layouts.row_products import with_products_as_sums
 from looptrans.adjoint.layouts.views import Use, created, shaped
 from looptrans.adjoint.layouts.whole_digits import (
@@ -21,12 +22,13 @@ from looptrans.adjoint.layouts.whole_digits import (
     Pair,
     as_before,
     divided_pairs,
+    is_covered,
     joined_again,
     pairs_of,
 )
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
-from looptrans.ir.affine import difference, is_same, simplified
+from looptrans.ir.affine import difference, extremum, is_same, shifted, simplified
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, variables, walk
 from looptrans.ir.listing import listing
@@ -49,7 +51,7 @@ class Digits:
         low: The low digit.
         count: Where the high digit ends.
         radix: Where the low digit ends.
-        extent: What the listing calls `count * radix`.
+        extent: What the listing calls `count * radix`, or where its last block ends.
     """
 
     high: Index
@@ -58,10 +60,18 @@ class Digits:
     radix: Index
     extent: Index
 
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last low digits end before the radix does, perhaps."""
+        return is_covered(self.extent, self.count, self.radix)
+
     def has_extents_of(self, other: Digits) -> bool:
         """Tell whether another subscript has the same two extents."""
         return is_same(self.count, other.count) and is_same(self.radix, other.radix)
 
+
+Ranges = Mapping[str, tuple[Range, ...]]
+"""For each variable, the ranges of all that are called so."""
 
 # For each array, the dimensions that are seen as two, and one subscript there.
 Views = Mapping[str, Mapping[int, Digits]]
@@ -97,20 +107,27 @@ class Parted:
             program: The listing.
             alike: Arrays that are not in the listing itself, and the array each is seen like.
         """
-        found = self._unseen(program, alike)
+        # What is worked out again is so in whole blocks.
+        again = {a.name for a in program.arrays if a.role == "local"} - {*live_out(program)}
+        found = self._unseen(program, alike, again)
         return replace(found, body=joined_again(found.body, self.pairs))
 
     def forward(self, program: Program) -> Program:
         """Take the view back in the listing that hands over more, its loops as they were."""
-        found = self._unseen(program, {})
+        found = self._unseen(program, {}, ())
         body = as_before(found.body, self.pairs)
         return replace(found, body=joined_again(body, self.pairs))
 
-    def _unseen(self, program: Program, alike: Mapping[str, str]) -> Program:
+    def _unseen(
+        self, program: Program, alike: Mapping[str, str], again: Collection[str]
+    ) -> Program:
         """Return a listing with the subscripts of one digit that the listing itself has."""
-        views = dict(self.views) | {
-            new: self.views[old] for new, old in alike.items() if old in self.views
+        views = {
+            name: view
+            for name, view in self.views.items()
+            if name not in again or not _is_ragged(view)
         }
+        views |= {new: self.views[old] for new, old in alike.items() if old in self.views}
 
         # What is worked out again where it is read is a number there, and no array.
         ranks = {array.name: array.rank for array in self.program.arrays}
@@ -143,7 +160,9 @@ class Parted:
                 shape[dimension : dimension + 2] = [views[array.name][dimension].extent]
             return tuple(shape)
 
-        return _shown(program, merged, extents)
+        found = _shown(program, merged, extents)
+        ragged = {name for name, view in views.items() if _is_ragged(view)}
+        return within_ends(found, ragged, self.listing) if ragged else found
 
     def _made(self, array: Array) -> Iterator[tuple[int, Digits]]:
         """Yield the dimensions of an array that are two of those that loops were made two for."""
@@ -152,7 +171,7 @@ class Parted:
             if high is None or low is None:
                 continue
             for pair in self.pairs.values():
-                if pair.is_divided:
+                if pair.is_divided or pair.is_ragged:
                     continue
                 if is_same(high, pair.count) and is_same(low, pair.radix):
                     yield number, Digits(Int(0), Int(0), pair.count, pair.radix, pair.whole.stop)
@@ -176,7 +195,7 @@ def parted(listed: Program) -> Parted | None:
         return None
     around, declared = _ranges(program), _declared(program)
 
-    def seen(access: Access, ranges: Mapping[str, Range]) -> Access:
+    def seen(access: Access, ranges: Ranges) -> Access:
         found: list[Subscript] = list(access.subscripts)
         for dimension, view in sorted(views.get(access.array, {}).items(), reverse=True):
             index = access.subscripts[dimension]
@@ -208,23 +227,24 @@ def _in_two(program: Program) -> InTwo | None:
         return is_same(stop, extent) or any(is_same(stop, each) for each in said)
 
     def ways(use: Use, index: Index, extent: Index) -> list[tuple[Index, Index]]:
-        each = _digits(index, extent, use.around, program.contracts, declared)
+        around = {name: (own,) for name, own in use.around.items()}
+        each = _digits(index, extent, around, program.contracts, declared)
         return [(digits.count, digits.radix) for digits in each]
 
     pairs = divided_pairs(program) or pairs_of(program, is_extent, ways)
     return InTwo(program, pairs, {}) if pairs else None
 
 
-def _ranges(program: Program) -> dict[str, Range]:
-    """Return the range of each variable; a name that two loops have with unlike ranges has none."""
-    found: dict[str, Range | None] = {}
+def _ranges(program: Program) -> dict[str, tuple[Range, ...]]:
+    """Return the ranges of each variable: those of all the loops and sums of that name."""
+    found: dict[str, dict[Range, None]] = {}
     for place in placed(program):
         each = [(loop.variable, loop.range) for loop in place.loops]
         for relation in accesses(place.node):
             each += [(g.variable, g.range) for g in relation.generators]
         for name, own in each:
-            found[name] = own if found.get(name, own) == own else None
-    return {name: own for name, own in found.items() if own is not None}
+            found.setdefault(name, {})[own] = None
+    return {name: tuple(own) for name, own in found.items()}
 
 
 def _view(program: Program, array: Array, dimension: int) -> Digits | None:
@@ -262,6 +282,10 @@ def _declared(program: Program) -> dict[str, Index]:
     }
 
 
+def _is_ragged(view: Mapping[int, Digits]) -> bool:
+    return any(digits.is_ragged for digits in view.values())
+
+
 def _is_of_loops(view: Digits) -> bool:
     return all(isinstance(digit, Var | Int) for digit in (view.high, view.low))
 
@@ -269,7 +293,7 @@ def _is_of_loops(view: Digits) -> bool:
 def _digits(
     index: Index,
     extent: Index,
-    ranges: Mapping[str, Range],
+    ranges: Ranges,
     contracts: Iterable[Contract],
     declared: Mapping[str, Index],
 ) -> Iterator[Digits]:
@@ -286,11 +310,20 @@ def _digits(
                 own.append((part, radix))
             case _:
                 pass
+    for high, count in own:
+        for radix in _blocks_in(extent, count):
+            # The first and the last of each block, which may end where the array does.
+            last = simplified(Arith("-", radix, Int(1)))
+            behind = difference(difference(extent, Int(1)), Arith("*", high, radix))
+            for low in (Int(0), extremum("min", (last, behind))):
+                if is_same(index, shifted(low, Arith("*", high, radix))):
+                    yield Digits(high, low, count, radix, extent)
     for low, radix in own:
         for high, count in own:
             whole = simplified(Arith("*", count, radix))
             read = high != low and is_same(index, _joined(high, radix, low))
-            if read and any(is_same(each, whole) for each in extents):
+            fits = any(is_same(each, whole) for each in extents)
+            if read and (fits or is_covered(extent, count, radix)):
                 yield Digits(high, low, count, radix, extent)
     if len(own) != 1:
         return
@@ -302,12 +335,22 @@ def _digits(
                 yield Digits(digit, low, stop, radix, extent)
     for numbers in range(2, MOST_NUMBERS + 1):
         whole = simplified(Arith("*", Int(numbers), stop))
-        if any(is_same(each, whole) for each in extents):
+        fits = any(is_same(each, whole) for each in extents)
+        if fits or is_covered(extent, stop, Int(numbers)):
             for number in range(numbers):
-                if is_same(index, _joined(Int(number), stop, digit)):
+                if fits and is_same(index, _joined(Int(number), stop, digit)):
                     yield Digits(Int(number), digit, Int(numbers), stop, extent)
                 if is_same(index, _joined(digit, Int(numbers), Int(number))):
                     yield Digits(digit, Int(number), stop, Int(numbers), extent)
+
+
+def _blocks_in(extent: Index, count: Index) -> Iterator[Index]:
+    """Yield how long blocks are that a count of them covers an extent with."""
+    match count:
+        case Arith("//", _, radix) if is_covered(extent, count, radix):
+            yield radix
+        case _:
+            pass
 
 
 def _quotients(extents: Iterable[Index], count: Index) -> Iterator[Index]:
@@ -341,30 +384,36 @@ def _said_to_be(extent: Index, contracts: Iterable[Contract]) -> Iterator[Index]
                 pass
 
 
-def _stops(ranges: Mapping[str, Range], name: str) -> Iterator[Index]:
-    """Yield what a variable that is no less than 0 stays below."""
-    own = ranges.get(name)
-    if own is None or own.step != 1 or not _is_natural(own.start, ranges):
-        return
-    yield own.stop
+def _stops(ranges: Ranges, name: str, within: frozenset[str] = frozenset()) -> list[Index]:
+    """Return what a variable that is no less than 0 stays below, in whichever of its loops."""
+    each = [_stops_in(own, ranges, within | {name}) for own in ranges.get(name, ())]
+    first, *others = each or [[]]
+    return [stop for stop in first if all(any(is_same(stop, e) for e in other) for other in others)]
+
+
+def _stops_in(own: Range, ranges: Ranges, within: frozenset[str]) -> list[Index]:
+    if own.step != 1 or not _is_natural(own.start, ranges):
+        return []
+    found = [own.stop]
     # for r in range(R): for s in range(r + 1)      s < R
     for other in variables(own.stop):
         ahead = difference(own.stop, Var(other))
-        if isinstance(ahead, Int) and ahead.value <= 1 and other != name:
-            yield from _stops(ranges, other)
+        if isinstance(ahead, Int) and ahead.value <= 1 and other not in within:
+            found += _stops(ranges, other, within)
+    return found
 
 
-def _is_natural(index: Index, ranges: Mapping[str, Range]) -> bool:
+def _is_natural(index: Index, ranges: Ranges) -> bool:
     """Tell whether a number, or a variable of a loop upwards and a number, is no less than 0."""
     for name in variables(index):
-        own, more = ranges.get(name), difference(index, Var(name))
-        natural = own is not None and own.step == 1 and is_same(own.start, Int(0))
-        return natural and isinstance(more, Int) and more.value >= 0
+        each, more = ranges.get(name, ()), difference(index, Var(name))
+        natural = each and all(own.step == 1 and is_same(own.start, Int(0)) for own in each)
+        return bool(natural) and isinstance(more, Int) and more.value >= 0
     return isinstance(index, Int) and index.value >= 0
 
 
 def _joined(high: Index, radix: Index, low: Index) -> Index:
-    return simplified(Arith("+", Arith("*", high, radix), low))
+    return simplified(shifted(low, Arith("*", high, radix)))
 
 
 def _shown(

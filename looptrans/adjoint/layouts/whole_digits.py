@@ -10,6 +10,8 @@ only where in the dimension they are is one loop again.
         Y[4 * w + p // 4, 4 * v + p % 4] = …   ->    Y[4 * w + p, 4 * v + q] = …
 
 A loop whose variable is divided, and the rest is asked for as well, is two loops in the same way.
+
+Where the last low digits end before the radix does, a guard inside the two loops says so.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.layouts.views import Use, uses_of
 from looptrans.ir.affine import difference, is_same, simplified, total
-from looptrans.ir.condition import ALWAYS
+from looptrans.ir.condition import ALWAYS, Condition, Relation
 from looptrans.ir.index import (
     Arith,
     Index,
@@ -32,7 +34,7 @@ from looptrans.ir.index import (
     variables,
     walk,
 )
-from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed, replaced, rewritten, value_changed
 from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
 from looptrans.transforms.editing.naming import binders, fresh_name
@@ -60,6 +62,30 @@ class Pair:
     def at(self, high: str, low: str) -> Index:
         """Return where in the dimension two digits are."""
         return total(Arith("*", Var(high), self.radix), Var(low))
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the last low digits end before the radix does, perhaps."""
+        return is_covered(self.whole.stop, self.count, self.radix)
+
+    def asked(self, high: str, low: str) -> Condition:
+        """Return the condition under which two digits are those of a number of the range."""
+        return Relation("<", self.at(high, low), self.whole.stop) if self.is_ragged else ALWAYS
+
+    def is_asked(self, condition: Condition, high: str, low: str) -> bool:
+        """Tell whether a condition is that one."""
+        match condition:
+            case Relation("<", left, right):
+                found = is_same(left, self.at(high, low)) and is_same(right, self.whole.stop)
+                return found and self.is_ragged
+            case _:
+                return condition == ALWAYS and not self.is_ragged
+
+
+def is_covered(extent: Index, count: Index, radix: Index) -> bool:
+    """Tell whether a count is that of the blocks that cover an extent, the last perhaps in part."""
+    ahead = difference(total(extent, radix), Int(1))
+    return is_same(count, simplified(Arith("//", ahead, radix)))
 
 
 Ways = Callable[[Use, Index, Index], list[tuple[Index, Index]]]
@@ -174,6 +200,8 @@ class InTwo:
                 here = {node.variable: pair.at(high, low)}
                 body = tuple(substitute_variable(inner, here) for inner in node.body)
                 body = indices_changed(body, lambda index: _told(index, pair, high, low))
+                if pair.is_ragged:
+                    body = (If(pair.asked(high, low), body),)
                 inner = Loop(low, Range(Int(0), pair.radix), body)
                 return (replace(node, variable=high, range=_up_to(pair.count), body=(inner,)),)
             case Assign():
@@ -195,7 +223,7 @@ class InTwo:
         moved = value_changed(moved, lambda index: _told(index, pair, high, low))
         both = (
             Generator(high, _up_to(pair.count), ALWAYS),
-            Generator(low, _up_to(pair.radix), ALWAYS),
+            Generator(low, _up_to(pair.radix), pair.asked(high, low)),
         )
         return Reduce(value.function, both, moved)
 
@@ -221,9 +249,10 @@ def as_before(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> t
     def node(node: Node) -> tuple[Node, ...]:
         match node:
             case Loop(high, body=(Loop(low) as inner,)) if own := made.get((high, low)):
-                if _binds(inner.body, own.variable):
+                inside = _inside(own, high, inner)
+                if inside is None or _binds(inside, own.variable):
                     return (node,)
-                moved = indices_changed(inner.body, lambda i: _whole(i, own, high, low))
+                moved = indices_changed(inside, lambda i: _whole(i, own, high, low))
                 return (replace(node, variable=own.variable, range=own.whole, body=moved),)
             case Assign():
                 return (replace(node, values=tuple(replaced(v, sum_) for v in node.values)),)
@@ -232,9 +261,14 @@ def as_before(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> t
 
     def sum_(value: Value) -> Value | None:
         match value:
-            case Reduce(function, (Generator(high), Generator(low))):
+            case Reduce(function, (Generator(high), Generator(low) as last)):
                 own, inner = made.get((high, low)), replaced(value.body, sum_)
-                if own is None or _binds((Assign("S", (), (inner,)),), own.variable):
+                is_whole = own is not None and own.is_asked(last.condition, high, low)
+                if (
+                    own is None
+                    or not is_whole
+                    or _binds((Assign("S", (), (inner,)),), own.variable)
+                ):
                     return replace(value, body=inner)
                 moved = value_changed(inner, lambda i: _whole(i, own, high, low))
                 return Reduce(function, (Generator(own.variable, own.whole, ALWAYS),), moved)
@@ -242,6 +276,15 @@ def as_before(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> t
                 return None
 
     return rewritten(body, node)
+
+
+def _inside(pair: Pair, high: str, inner: Loop) -> tuple[Node, ...] | None:
+    """Return what the two loops of a pair hold for each number; None where not for each of them."""
+    match inner.body:
+        case (If(condition, body, ()),) if pair.is_ragged:
+            return body if pair.is_asked(condition, high, inner.variable) else None
+        case _:
+            return None if pair.is_ragged else inner.body
 
 
 def _binds(body: tuple[Node, ...], variable: str) -> bool:
@@ -291,8 +334,11 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
     def joined(node: Node) -> tuple[Node, ...]:
         match node:
             case Loop(high, body=(Loop(low) as inner,)) if own := pair(node.range, inner.range):
+                inside = _inside(own, high, inner)
+                if inside is None:
+                    return (node,)
                 here = _merged(own, high, low)
-                moved = tuple(substitute_variable(each, here) for each in inner.body)
+                moved = tuple(substitute_variable(each, here) for each in inside)
                 if _mention(moved, high):
                     return (node,)
                 back = {low: Var(high)}
@@ -308,8 +354,9 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
             case Reduce(function, (Generator(high) as one, Generator(low) as other)):
                 own = pair(one.range, other.range)
                 inner = replaced(value.body, sum_)
-                plain = one.condition == other.condition == ALWAYS
-                if own is None or not plain:
+                if own is None or one.condition != ALWAYS:
+                    return replace(value, body=inner)
+                if not own.is_asked(other.condition, high, low):
                     return replace(value, body=inner)
                 moved = _put(inner, _merged(own, high, low))
                 if _mention((Assign("S", (), (moved,)),), high):

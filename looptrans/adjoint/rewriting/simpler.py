@@ -59,6 +59,7 @@ from looptrans.transforms.moved.known_iterations import Known, with_known_iterat
 from looptrans.transforms.moved.one_cell import OneCell, with_single_cells_as_scalars
 from looptrans.transforms.moved.outward import Outward
 from looptrans.transforms.moved.values_inward import Inward
+from looptrans.transforms.over_blocks.counted_blocks import CountedBlocks, with_blocks_counted
 from looptrans.transforms.over_blocks.whole_loops import WholeLoops, with_whole_loops
 from looptrans.transforms.rows.guarded_ends import Ended, with_guarded_ends
 from looptrans.transforms.rows.guarded_rows import GuardedRows, with_guarded_rows
@@ -96,6 +97,7 @@ _Seen: TypeAlias = (
     | Attaining
     | Begun
     | CellsInSteps
+    | CountedBlocks
     | Divided
     | Ended
     | FewIterations
@@ -174,6 +176,8 @@ LAYERS: Final = "layers written out"
 REPETITIONS: Final = "repetitions written out"
 # Numbers that loops inside of others add up, as sums.
 SUMS: Final = "inner sums"
+# Loops in steps as loops over how many steps there are.
+BLOCKS: Final = "blocks counted"
 # Sizes where integer scalars stand for them.
 SIZES: Final = "sizes"
 # What a statement sets at once, one after the other.
@@ -253,6 +257,7 @@ _WAYS: Final[dict[str, Callable[[Program], _Seen | None]]] = {
     LAYERS: lambda p: with_repetitions_written_out(program_of_indices(p)),
     REPETITIONS: lambda p: with_repetitions_written_out(program_of_indices(p), throughout=True),
     SUMS: lambda p: with_inner_sums(program_of_indices(p)),
+    BLOCKS: lambda p: with_blocks_counted(program_of_indices(p)),
     "weights divided": lambda p: with_weights_divided(program_of_indices(p)),
     "weights apart": lambda p: with_weights_apart(program_of_indices(p)),
     "last terms": lambda p: with_last_terms_ahead(program_of_indices(p)),

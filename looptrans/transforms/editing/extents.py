@@ -290,13 +290,9 @@ def is_wide(program: Program, bounds: Range) -> bool:
 
 
 def _term_is_never_negative(program: Program, term: Index, ranges: Ranges) -> bool:
+    if any(term == extent for array in program.arrays for extent in array.shape):
+        return True
     match term:
-        case Param(name):
-            return any(
-                isinstance(extent, Param) and extent.name == name
-                for array in program.arrays
-                for extent in array.shape
-            )
         case Var(name) if name in ranges:
             bounds = ranges[name]
             first = bounds.start if bounds.step > 0 else total(bounds.stop, 1)

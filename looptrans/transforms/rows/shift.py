@@ -115,6 +115,24 @@ def with_parts_from_0(program: Program) -> Shifted | None:
     return _Work(_from_0).shifted(program)
 
 
+def with_loops_from_0(program: Program, begin: Callable[[Range], Index | None]) -> Shifted | None:
+    """Let loops and sums count from 0 on.
+
+    Args:
+        program: The program.
+        begin: Returns what is to be 0, or None for a range that is left as it is.
+
+    Returns:
+        The program afterwards; None where no loop begins so.
+    """
+
+    def from_0(loop: Loop) -> _Count | None:
+        found = begin(loop.range)
+        return None if found is None else _Count(loop, product(-1, found))
+
+    return _Work(from_0).shifted(program)
+
+
 def with_rows_by_distance(program: Program) -> Shifted | None:
     """Let loops over how far away a row is count the rows, where those are multiplied with a row.
 
