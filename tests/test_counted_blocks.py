@@ -11,6 +11,7 @@ from looptrans.adjoint.backward import backward
 from looptrans.adjoint.layouts.block_ends import within_ends
 from looptrans.adjoint.layouts.digits import parted
 from looptrans.adjoint.refusal import NotDifferentiated
+from looptrans.derivation.handed_on.states import in_state
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing
 from looptrans.transforms.over_blocks.counted_blocks import with_blocks_counted
@@ -158,3 +159,9 @@ def test_nothing_is_touched_behind_the_end() -> None:
     assert "                u[4 * c + i] = x[4 * c + i + 1] + 1.0" in text
     with pytest.raises(NotDifferentiated, match="u may be looked at behind its end"):
         within_ends(program(BEHIND.format(read="u[4 * c + i]")), {"x", "u", "m"}, filled)
+
+
+def test_a_state_of_blocks_of_any_width_is_handed_on() -> None:
+    forward = backward(program(ANY_WIDTH)).forward
+    step = in_state(forward, "S_kept")
+    assert "S_kept_state[d, e] for e in" in listing(step.after)

@@ -28,6 +28,7 @@ from looptrans.ir.value import (
     Holds,
     IndexValue,
     Read,
+    Reduce,
     Select,
     Subscript,
     Value,
@@ -78,12 +79,17 @@ def about(program: Program, asked: Container[str]) -> Program:
 
     def number(part: Value) -> Value | None:
         match part:
+            case Reduce() if not asked_in(part):
+                return Const(0.0)
             case Read(access) if access.array not in known:
                 return Const(0.0)
             case IndexValue(index) if opaque_terms(index):
                 return Const(0.0)
             case _:
                 return None
+
+    def asked_in(value: Value) -> bool:
+        return any(r.access.array in asked for r in accesses(Assign("S", (), (value,))))
 
     def kept(node: Node) -> tuple[Node, ...]:
         match node:

@@ -25,7 +25,7 @@ from looptrans.ir.index import (
     rebuild,
     variables,
 )
-from looptrans.ir.program import Assign, If, Loop, Node, Parameter, Program
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Parameter, Program
 from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
 from looptrans.ir.value import Range
 from looptrans.transforms.editing.naming import names_used
@@ -41,10 +41,11 @@ def with_any_products(*programs: Program) -> tuple[Program, ...] | None:
     bodies = [rewritten(program.body, work.node) for program in programs]
     if not work.names:
         return None
+    arrays = [tuple(map(work.array, program.arrays)) for program in programs]
     made = tuple(Parameter(name, "size") for name in work.numbers)
     return tuple(
-        replace(program, body=body, parameters=(*program.parameters, *made))
-        for program, body in zip(programs, bodies, strict=True)
+        replace(program, body=body, arrays=own, parameters=(*program.parameters, *made))
+        for program, body, own in zip(programs, bodies, arrays, strict=True)
     )
 
 
@@ -78,8 +79,16 @@ class _Work:
             case Loop(range=ends):
                 start, stop = self.index(ends.start), self.index(ends.stop)
                 return (replace(node, range=Range(start, stop, ends.step)),)
+            case Declaration(creation=creation):
+                shape = tuple(map(self.index, creation.shape))
+                return (replace(node, creation=replace(creation, shape=shape)),)
             case _:
                 return (node,)
+
+    def array(self, array: Array) -> Array:
+        """Return an array with extents without products."""
+        shape = tuple(None if each is None else self.index(each) for each in array.shape)
+        return replace(array, shape=shape)
 
     def index(self, index: Index) -> Index:
         """Return an index expression without products."""
