@@ -518,3 +518,27 @@ def test_a_number_that_the_next_loop_looks_at_is_nobodys_own() -> None:
         [False, True, True, False, False, True],
         [False, False, True, False, False, True],
     ]
+
+
+def test_one_recurrence_goes_forward_and_another_one_backward() -> None:
+    """As in a network that reads a sequence from both ends: each has its own way back."""
+    both = program(
+        """
+def both(x: Float[Array, "T D"], f: Float[Array, "T D"], g: Float[Array, "T D"]):
+    y = zeros((T, D))
+    for d in range(D):
+        h = 0.0
+        for t in range(T):
+            h = f[t, d] * h + x[t, d]
+            y[t, d] = h
+    for d in range(D):
+        h = 0.0
+        for t in range(T - 1, -1, -1):
+            h = g[t, d] * h + x[t, d]
+            y[t, d] += h
+    return y
+"""
+    )
+    assert_gradients(both)
+    text = text_of(backward(both).program)
+    assert text.count("in range(T, -1, -1):") == text.count("in range(0, T + 1):") == 1
