@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from looptrans.adjoint.backward import backward
+from looptrans.algebra.free import freed
 from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.blocks.lower import lower
 from looptrans.cli.main import main
 from looptrans.derivation.derive import derive
 from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of
+from looptrans.transforms.editing.tree import loop_paths
 from tests.analysis import program
 from tests.test_recurrences import assert_gradients
 
@@ -477,3 +479,66 @@ def test_so_it_is_with_chunks_of_any_length() -> None:
     for other in ("range(C + 1)", "range(-1, C)", "range(2 * C)"):
         with pytest.raises(NotLowered, match="the value would have to wait in memory"):
             lower(derive(program(text.replace("i in range(C)", f"i in {other}")), "fold"))
+
+
+SLOTS = """
+def slots(k: Float[Array, "T D"], v: Float[Array, "T D"], a: Float[Array, "T M"]):
+    o = zeros((T, D)); s = zeros((T, M)); K = zeros((M, D)); V = zeros((M, D))
+    for t in range(T):
+        for m in range(M):
+            f = 1.0 / (1.0 + exp(-a[t, m]))
+            for d in range(D):
+                K[m, d] = f * K[m, d] + k[t, d]
+            s[t, m] = sum(k[t, d] * K[m, d] for d in range(D))
+    for t in range(T):
+        for m in range(M):
+            f = 1.0 / (1.0 + exp(-a[t, m]))
+            for d in range(D):
+                V[m, d] = f * V[m, d] + v[t, d]
+                o[t, d] += s[t, m] * V[m, d]
+    return o
+"""
+
+
+def test_loops_may_use_one_name_for_numbers_of_their_own() -> None:
+    """As in a recurrence over keys and one over values, with the same decay."""
+    kernels = lower(derive(program(SLOTS), "fold")).kernels
+    assert [[a.name for a in kernel.arrays if a.access == "out"] for kernel in kernels] == [
+        ["s"],
+        ["o"],
+    ]
+
+
+def test_a_number_that_the_next_loop_looks_at_is_nobodys_own() -> None:
+    kept = SLOTS.replace("            f = ", "            f += ", 2).replace("f += ", "f = ", 1)
+    kept = kept.replace("K = zeros", "f = 0.0; K = zeros")
+    own = program(SLOTS), program(kept)
+    free = [[freed(p, path) is not None for path in loop_paths(p)] for p in own]
+    assert free == [
+        [False, True, True, False, False, True],
+        [False, False, True, False, False, True],
+    ]
+
+
+def test_one_recurrence_goes_forward_and_another_one_backward() -> None:
+    """As in a network that reads a sequence from both ends: each has its own way back."""
+    both = program(
+        """
+def both(x: Float[Array, "T D"], f: Float[Array, "T D"], g: Float[Array, "T D"]):
+    y = zeros((T, D))
+    for d in range(D):
+        h = 0.0
+        for t in range(T):
+            h = f[t, d] * h + x[t, d]
+            y[t, d] = h
+    for d in range(D):
+        h = 0.0
+        for t in range(T - 1, -1, -1):
+            h = g[t, d] * h + x[t, d]
+            y[t, d] += h
+    return y
+"""
+    )
+    assert_gradients(both)
+    text = text_of(backward(both).program)
+    assert text.count("in range(T, -1, -1):") == text.count("in range(0, T + 1):") == 1

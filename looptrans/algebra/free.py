@@ -27,6 +27,7 @@ from looptrans.ir.value import Create, Range, Subscript, Whole
 from looptrans.ir.walk import live_out, nodes, placed
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
 from looptrans.transforms.editing.extents import extreme, is_never_negative
+from looptrans.transforms.editing.own_scalars import own_scalars
 from looptrans.transforms.editing.tree import LoopPath, Position, loop_paths, loops_around
 from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of, segments_of
 
@@ -134,11 +135,13 @@ def freed(
             continue
         if array.name in gathered:
             continue
-        if array.name in outside or len(inside) != len(sites):
+        if array.name in outside:
+            return None
+        if len(inside) != len(sites) and array.name not in own_scalars(program, path.loop):
             return None
         if private is not None and not wanted:
             return None
-        if not _is_set_first(sites, path.position):
+        if not _is_set_first(tuple(inside), path.position):
             return None
         kept.append(array.name)
     return Free(path, tuple(kept), tuple(own), tuple(contracts))

@@ -73,8 +73,22 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
         if len(members) == 1 and not reads & writes:
             found.append(tied.closed(nests[members[0]]))
         else:
-            found.append(_running([nests[n] for n in members], tied, around))
+            found += _each_running(tuple(nests[n] for n in members), tied, around)
     return found
+
+
+def _each_running(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
+    """Return nests that wait for each other as one, or as several where parts of it are apart.
+
+    So it is where one recurrence goes forward and another one backward, over the same rows.
+    """
+    try:
+        return [_running(list(nests), tied, around)]
+    except NotDifferentiated:
+        apart = _taken_apart(nests, tied)
+        if len(apart) == len(nests):
+            raise
+        return in_time(apart, tied, around)
 
 
 def _waiting_less(nests: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
@@ -88,14 +102,19 @@ def _waiting_less(nests: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
     several = _most_waiting(nests, tied)
     if several < 2:
         return nests
+    apart = _taken_apart(nests, tied)
+    return apart if _most_waiting(apart, tied) < several else nests
+
+
+def _taken_apart(nests: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
+    """Return nests with one for each of their parts that has nothing to do with the others."""
 
     def change(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Loop) or (isinstance(node, If) and not node.orelse):
             return tuple(replace(node, body=part) for part in _independent(node.body, tied))
         return (node,)
 
-    apart = tuple(each for nest in nests for each in rewritten((nest,), change))
-    return apart if _most_waiting(apart, tied) < several else nests
+    return tuple(each for nest in nests for each in rewritten((nest,), change))
 
 
 def _most_waiting(nests: tuple[Node, ...], tied: Tied) -> int:

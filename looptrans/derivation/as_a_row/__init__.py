@@ -1,5 +1,5 @@
 """Loops over grids, or over several things in turn, as one loop over a row.
 
 grids                     over_grids, coalesced, grids
-one after the other       in_turn, continued, own_scalars
+one after the other       in_turn, continued
 """

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.derivation.as_a_row.own_scalars import own_scalars
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, is_same, sides, total
@@ -49,6 +48,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.editing.naming import fresh_label
 from looptrans.transforms.editing.nest import find_loop, fresh_name, replace_at
+from looptrans.transforms.editing.own_scalars import own_scalars
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import loop_paths, statements_in
 from looptrans.transforms.over_blocks.whole_loops import is_size

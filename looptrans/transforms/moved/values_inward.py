@@ -19,6 +19,7 @@ from looptrans.ir.value import Reduce, Value, value_children
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes
 from looptrans.transforms.editing.accesses import listed, sites_of
+from looptrans.transforms.editing.own_scalars import own_scalars
 from looptrans.transforms.editing.substitute import without_binders
 from looptrans.transforms.editing.tree import LoopPath, loop_paths, replace_at
 
@@ -117,14 +118,18 @@ def _is_value(
     """Tell whether a statement sets a number that only what is inside reads.
 
     It is the same all the time: nothing that it is made of is written in between, but numbers of
-    the same kind that are known already.
+    the same kind that are known already. Other loops may have a number of that name.
     """
     if len(node.targets) != 1 or node.targets[0].subscripts:
         return False
     name = node.targets[0].array
+    if name in live_out(program):
+        return False
     sites = sites_of(program, name)
+    if name in own_scalars(program, path.loop):
+        sites = tuple(site for site in sites if path.position in site.place.loop_positions)
     reads = [site for site in sites if not site.relation.is_write]
-    if name in live_out(program) or len(sites) != len(reads) + 1:
+    if len(sites) != len(reads) + 1:
         return False
     beside = {n.label for n in path.loop.body if isinstance(n, Assign)}
     if any(
