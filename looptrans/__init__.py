@@ -111,7 +111,8 @@ def attention(
         scale: What the scores are multiplied by; 1 / sqrt(E) by default.
         enable_gqa: Whether H // G neighbouring heads of queries share a head of keys and values.
         alignment: "top_left" as in torch, or "bottom_right": the last query is level with the last
-            key.
+            key. With lengths or starts, the last of those that there are in the batch: N and M are
+            then key_lengths[b] and query_lengths[b].
         window: How many keys are seen left and right of the one a query is level with; None or -1
             for all.
         prefix: How many keys at the start are seen whatever `is_causal` says, (B), or a number

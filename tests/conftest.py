@@ -39,7 +39,8 @@ def _within_budget(work: Callable[[], T], seconds: float = budget.DEFAULT_SECOND
     To fork a process that holds torch, and to copy the pages it touches, takes longer than most of
     the questions that tests ask. What `looptrans` itself runs, in tests of commands, always forks.
     """
-    if seconds < LEAST_IN_PROCESS:
+    purse = budget._PURSE.get()
+    if min(seconds, seconds if purse is None else purse.left) < LEAST_IN_PROCESS:
         return _forked(work, seconds)
     try:
         result: T = pickle.loads(pickle.dumps(work()))

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from looptrans.analysis import api
+from looptrans.analysis.budget import BudgetExceeded, sharing, within_budget
 from looptrans.cli import analysis as verbs
 from looptrans.cli.main import main
 from looptrans.frontend import load
@@ -303,6 +305,33 @@ def test_a_budget_that_runs_out_is_unknown(capsys: Capture, verb: str) -> None:
     printed = capsys.readouterr()
     assert document == 3
     assert "budget" in json.dumps(json.loads(printed.out))
+
+
+@pytest.mark.parametrize("transformation", [[], ["reverse(i)"], ["promote(m, j)"]])
+def test_a_budget_of_check_that_runs_out_is_unknown(
+    capsys: Capture, transformation: list[str]
+) -> None:
+    assert main(["check", FLASH, *transformation, "--budget", "1e-6"]) == 3
+    assert "the budget of 1e-06 s ran out" in capsys.readouterr().out
+
+
+def test_works_that_share_a_budget_take_it_together() -> None:
+    spent = []
+    with sharing(0.3):
+        for _ in range(3):
+            try:
+                spent.append(within_budget(_busy, 60.0))
+            except BudgetExceeded as error:
+                assert str(error) == "the budget of 0.3 s ran out"
+    assert len(spent) <= 1
+    assert within_budget(_busy, 60.0)
+
+
+def _busy() -> bool:
+    until = time.process_time() + 0.2
+    while time.process_time() < until:
+        pass
+    return True
 
 
 def test_a_report_without_the_list_of_dependences_has_the_rest(

@@ -305,3 +305,15 @@ def test_a_dimension_that_is_none_is_named_as_it_is_written() -> None:
     text = 'def f(A: Float[Array, "M N"]):\n    n = A.shape[-3]\n    return A\n'
     (mistake,) = mistakes_of(text)
     assert "'A' has no dimension -3" in mistake.message
+
+
+@pytest.mark.parametrize("step", ["10 ** 30", "9223372036854775808", "1.5", "2 ** 3"])
+def test_a_step_of_numbers_is_written_out(step: str) -> None:
+    (mistake,) = mistakes_of(f"for i in range(0, N, {step}):\n    A[i] = 0.0\n")
+    assert "is no integer that is written out" in mistake.message
+    assert "64" not in mistake.message and "63 bits" in (mistake.why or "")
+
+
+def test_an_array_that_is_its_own_element_is_one_mistake() -> None:
+    (mistake,) = mistakes_of("for i in range(N):\n    A[i] = A + 1\n    B[i] = A[i]\n")
+    assert "'A' would need ever more dimensions" in mistake.message

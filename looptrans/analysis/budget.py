@@ -15,7 +15,9 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,6 +29,17 @@ PATIENCE = 8
 _CHUNK = 1 << 16
 
 
+@dataclass(slots=True)
+class _Purse:
+    """What several works share: the seconds they were given, and those that are left."""
+
+    given: float
+    left: float
+
+
+_PURSE: ContextVar[_Purse | None] = ContextVar("purse", default=None)
+
+
 class BudgetExceeded(Exception):
     """The work did not end within its budget; the message says which part of it ran out."""
 
@@ -36,18 +49,34 @@ def ran_out(seconds: float) -> BudgetExceeded:
     return BudgetExceeded(f"the budget of {seconds:g} s ran out")
 
 
+@contextlib.contextmanager
+def sharing(seconds: float) -> Iterator[None]:
+    """Let all work that is begun inside take no longer than this together."""
+    token = _PURSE.set(_Purse(seconds, seconds))
+    try:
+        yield
+    finally:
+        _PURSE.reset(token)
+
+
 def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
     """Run `work` in a process of its own and return its result, which must be picklable.
 
     Args:
         work: What to do.
-        seconds: How long it may work.
+        seconds: How long it may work, or what is left of the seconds it shares, if that is less.
 
     Raises:
         BudgetExceeded: It took longer, or more memory than 4 GiB.
     """
     if not hasattr(os, "fork"):
         return work()
+    purse, told = _PURSE.get(), seconds
+    if purse is not None and purse.left < seconds:
+        seconds, told = purse.left, purse.given
+        if seconds <= 0:
+            raise ran_out(told)
+    begun = time.monotonic()
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
@@ -59,8 +88,10 @@ def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
     try:
         data = _receive(reading, child, seconds)
         if data is None:
-            raise ran_out(seconds)
+            raise ran_out(told)
     finally:
+        if purse is not None:
+            purse.left -= min(_worked(child), time.monotonic() - begun)
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)

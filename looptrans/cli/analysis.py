@@ -41,7 +41,8 @@ DEPS = """\
 Flow is write then read, anti read then write, output write then write. By value, a read gets the
 value of that very write; in memory, both touch the same cell, whatever lies between. Where one
 dependence has more than 4096 direction vectors, as in nine loops around a scalar, those of each
-carrying loop are one line, with * for more than one sign."""
+carrying loop are one line, with * for more than one sign. A loop in steps of a size, as
+range(0, N, P), is listed as `looptrans show` prints it: its variable counts the steps, from 0."""
 DEPS_EXAMPLES = """
 looptrans deps specs/flash_forward.py --basis value
 looptrans deps specs/stencil.py --at N=4 --format svg > stencil.svg

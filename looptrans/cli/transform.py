@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from looptrans.cli.verb import (
     Verbs,
+    add_budget,
     add_format,
     add_listing,
     add_placement,
@@ -86,6 +87,7 @@ def add_check(verbs: Verbs) -> None:
     _add_transformations(parser, "*")
     add_format(parser, "text", "json")
     add_placement(parser)
+    add_budget(parser)
 
 
 def add_apply(verbs: Verbs) -> None:
@@ -101,6 +103,7 @@ def add_apply(verbs: Verbs) -> None:
     _add_transformations(parser, "+")
     add_format(parser, "text", "json")
     add_placement(parser)
+    add_budget(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(
         "-o", "--output", type=file_name, metavar="OUT", help="write the result there"
@@ -167,15 +170,17 @@ def _steps(arguments: argparse.Namespace) -> tuple[Sequence[Step], Sequence[str]
 
     program = load_listing(arguments)
     if not arguments.transformations:
+        from looptrans.analysis.budget import sharing
         from looptrans.transforms.judging.check import check_races
 
-        step = Step("", program, program, check_races(program), {})
+        with sharing(arguments.budget):
+            step = Step("", program, program, check_races(program), {})
         warn_of_subscripts(program)
         return (step,), ()
     from looptrans.transforms.script import apply_all, parse_script
 
     calls = parse_script(arguments.transformations)
-    steps = apply_all(program, arguments.transformations)
+    steps = apply_all(program, arguments.transformations, budget=arguments.budget)
     warn_of_subscripts(program)
     return steps, [call.text for call in calls[len(steps) :]]
 

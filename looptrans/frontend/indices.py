@@ -346,6 +346,15 @@ class Indices:
         step = 1
         if len(node.args) == 3:
             number = constant_of(self.try_index(node.args[2]) or Param("?"))
+            if number is None and not any(
+                isinstance(part, ast.Name | ast.Call) for part in ast.walk(node.args[2])
+            ):
+                raise BadStep(
+                    f"the step {short(node.args[2])} is no integer that is written out",
+                    span_of(node.args[2]),
+                    why="a step is an integer of at most 63 bits, or a size",
+                    remedy="write the number, such as 8 or -1",
+                )
             if number is None or number == 0:
                 raise BadStep(
                     f"the step {short(node.args[2])} is {'no constant' if number is None else '0'}",

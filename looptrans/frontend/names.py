@@ -205,16 +205,17 @@ class _Finder:
         for name, node in usage.assigned.items():
             if name not in names.arrays and name not in names.parameters:
                 self._assigned(name, node)
-        for name, array in names.arrays.items():
-            if array.rank >= HIGHEST:
-                self.mistakes.append(
-                    WrongRank(
-                        f"{name!r} would need ever more dimensions",
-                        span_of(usage.order[name]) if name in usage.order else array.span,
-                        why="it is used both as an array and as an element of itself",
-                        remedy="use two names",
-                    )
+        endless = [name for name, array in names.arrays.items() if array.rank >= HIGHEST]
+        if endless:  # what is set from the first of them is endless with it
+            name = next((each for each in usage.order if each in endless), endless[0])
+            self.mistakes.append(
+                WrongRank(
+                    f"{name!r} would need ever more dimensions",
+                    span_of(usage.order[name]) if name in usage.order else names.arrays[name].span,
+                    why="it is used both as an array and as an element of itself",
+                    remedy="use two names",
                 )
+            )
 
     def _argument(self, argument: ast.arg) -> None:
         name, annotation, span = argument.arg, argument.annotation, span_of(argument)

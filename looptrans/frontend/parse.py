@@ -24,6 +24,7 @@ from looptrans.frontend.mistakes import (
 )
 from looptrans.frontend.names import Names, find_names
 from looptrans.frontend.privates import used_outside
+from looptrans.frontend.ranks import HIGHEST
 from looptrans.frontend.reader import read_source
 from looptrans.frontend.row_lengths import equal_lengths
 from looptrans.frontend.skips import without_continue
@@ -146,6 +147,8 @@ def _program(choice: Choice, source: Source) -> Program:
     body, mistakes = expand(without_continue(choice.body), choice.definitions, bound)
     required = count_blocks(body)
     names, body, found = find_names(None if node is None else node.args, body)
+    if any(array.rank >= HIGHEST for array in names.arrays.values()):
+        raise ListingError(_without_repeats(mistakes + found), source)
     statements = Statements(names, comments, node is not None, mistakes + found)
     nodes = statements.read(body, _last_line(node, source, comments))
     statements.require(required)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Literal, TypeAlias
 
+from looptrans.analysis.budget import sharing
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.monoids import MONOIDS
 from looptrans.ir.program import Program
@@ -150,7 +152,9 @@ def bound(call: Call, entry: Entry) -> dict[str, tuple[str, ...]]:
     return {slot.name: tuple(each.text for each in _take(given, slot)) for slot in entry.slots}
 
 
-def apply_all(program: Program, script: str | Sequence[str]) -> tuple[Step, ...]:
+def apply_all(
+    program: Program, script: str | Sequence[str], *, budget: float | None = None
+) -> tuple[Step, ...]:
     """Transform a program step by step; the last step is the first that is not legal, if any is.
 
         interchange(i, j); reverse(i)   ->   (Step(program, p1), Step(p1, p2))
@@ -158,6 +162,8 @@ def apply_all(program: Program, script: str | Sequence[str]) -> tuple[Step, ...]
     Args:
         program: The program.
         script: The transformations, in one text or several.
+        budget: Seconds for all that is asked about one transformation; None for the usual limit on
+            each question.
 
     Raises:
         ListingError: The script is not understood, or a transformation cannot be made on the
@@ -170,7 +176,8 @@ def apply_all(program: Program, script: str | Sequence[str]) -> tuple[Step, ...]
     for call in calls:
         before = steps[-1].after if steps else program
         try:
-            step = function_of(call.name)(before, *(each.value for each in call.arguments))
+            with nullcontext() if budget is None else sharing(budget):
+                step = function_of(call.name)(before, *(each.value for each in call.arguments))
         except Mistake as mistake:
             raise _located(mistake, call, before, steps, script) from None
         steps.append(step)

@@ -98,11 +98,13 @@ def components(analysis: Analysis, graph: Literal["flow", "all"]) -> ComponentRe
 def _loop_names(
     positions: list[tuple[int, ...]], loops: dict[tuple[int, ...], Loop]
 ) -> tuple[str, ...]:
-    """Name loops by variable; with the line where two of them share one."""
-    variables = [loops[position].variable for position in positions]
+    """Name loops by variable; with the line where several of the program share one."""
+    variables = [loop.variable for loop in loops.values()]
     return tuple(
-        variable if variables.count(variable) == 1 else f"{variable}@{loops[position].span.line}"
-        for variable, position in zip(variables, positions, strict=True)
+        loop.variable
+        if variables.count(loop.variable) == 1
+        else f"{loop.variable}@{loop.span.line}"
+        for loop in map(loops.__getitem__, positions)
     )
 
 
