@@ -61,14 +61,6 @@ def test_a_cycle_through_two_loops_of_one_name() -> None:
     assert components(text) == [("S1 S2", "t")]
 
 
-def test_loops_of_one_name_are_told_apart_by_their_lines() -> None:
-    text = (
-        "for i in range(N):\n    A[i] = A[i - 1]\n"
-        "for i in range(N):\n    for k in range(N):\n        B[i] = B[i - 1] + B[i]\n"
-    )
-    assert components(text) == [("S1", "i@1"), ("S2", "i@3 k")]
-
-
 @pytest.mark.parametrize("graph", ["flow", "all"])
 @pytest.mark.parametrize("path", BASIC, ids=lambda path: path.stem)
 def test_every_statement_once_and_edges_forward(path: object, graph: Graph) -> None:

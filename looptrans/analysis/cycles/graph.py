@@ -98,13 +98,11 @@ def components(analysis: Analysis, graph: Literal["flow", "all"]) -> ComponentRe
 def _loop_names(
     positions: list[tuple[int, ...]], loops: dict[tuple[int, ...], Loop]
 ) -> tuple[str, ...]:
-    """Name loops by variable; with the line where several of the program share one."""
-    variables = [loop.variable for loop in loops.values()]
+    """Name loops by variable; with the line where two of them share one."""
+    variables = [loops[position].variable for position in positions]
     return tuple(
-        loop.variable
-        if variables.count(loop.variable) == 1
-        else f"{loop.variable}@{loop.span.line}"
-        for loop in map(loops.__getitem__, positions)
+        variable if variables.count(variable) == 1 else f"{variable}@{loops[position].span.line}"
+        for variable, position in zip(variables, positions, strict=True)
     )
 
 
