@@ -89,7 +89,26 @@ def every_third(x: Float[Array, "N"], w: Float[Array, "N"]):
         y[i] = y[i] + 0.5 * x[i]
     return y
 """
-IN_BLOCKS = [CHUNKED, ANY_WIDTH, DIVIDES, DECAYS, TWO_STATES, EVERY_THIRD]
+# The state fades in a nest of its own before it is added to.
+FADES = """
+def fades(q: Float[Array, "N E"], k: Float[Array, "N E"], v: Float[Array, "N D"],
+          g: Float[Array, "N"]):
+    o = zeros((N, D))
+    S = zeros((E, D))
+    for c in range(0, N, 4):
+        for t in range(c, min(c + 4, N)):
+            for r in range(D):
+                o[t, r] = g[t] * sum(q[t, a] * S[a, r] for a in range(E))
+        for a in range(E):
+            for r in range(D):
+                S[a, r] *= g[min(c + 3, N - 1)]
+        for t in range(c, min(c + 4, N)):
+            for a in range(E):
+                for r in range(D):
+                    S[a, r] += g[t] * k[t, a] * v[t, r]
+    return o
+"""
+IN_BLOCKS = [CHUNKED, ANY_WIDTH, DIVIDES, DECAYS, TWO_STATES, FADES, EVERY_THIRD]
 
 
 @pytest.mark.parametrize("text", IN_BLOCKS, ids=lambda text: text.split("(")[0].split()[-1])

@@ -167,10 +167,15 @@ def _chains(node: Node) -> Iterator[Node]:
 
 
 def _is_state(program: Program, path: LoopPath, name: str) -> bool:
-    """Tell whether a loop around looks at what one inside of it adds to, and does not set it."""
+    """Tell whether a loop around looks at what one inside of it adds to, and does not begin it."""
     for outer in loops_around(program, path.position):
         own = path.position[len(outer.position)]
         others = tuple(n for number, n in enumerate(outer.loop.body) if number != own)
-        if name in touched(others, writes=False) and name not in touched(others, writes=True):
+        begun = any(
+            name in touched((node,), writes=True) - touched((node,), writes=False)
+            for node in nodes(others)
+            if isinstance(node, Assign)
+        )
+        if name in touched(others, writes=False) and not begun:
             return node_at(program, path.position) is path.loop
     return False
