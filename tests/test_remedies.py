@@ -317,3 +317,10 @@ def test_a_step_of_numbers_is_written_out(step: str) -> None:
 def test_an_array_that_is_its_own_element_is_one_mistake() -> None:
     (mistake,) = mistakes_of("for i in range(N):\n    A[i] = A + 1\n    B[i] = A[i]\n")
     assert "'A' would need ever more dimensions" in mistake.message
+
+
+def test_an_ellipsis_is_a_row() -> None:
+    (mistake,) = mistakes_of(
+        'def f(A: Float[Array, "N M"]):\n    for i in range(N): A[i, ...] = 0.0\n'
+    )
+    assert mistake.remedy == "write `:` for a whole row"

@@ -50,9 +50,9 @@ def ran_out(seconds: float) -> BudgetExceeded:
 
 
 @contextlib.contextmanager
-def sharing(seconds: float) -> Iterator[None]:
-    """Let all work that is begun inside take no longer than this together."""
-    token = _PURSE.set(_Purse(seconds, seconds))
+def sharing(seconds: float | None) -> Iterator[None]:
+    """Let all work that is begun inside take no longer than this together; None is no limit."""
+    token = _PURSE.set(None if seconds is None else _Purse(seconds, seconds))
     try:
         yield
     finally:

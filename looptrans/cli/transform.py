@@ -87,7 +87,7 @@ def add_check(verbs: Verbs) -> None:
     _add_transformations(parser, "*")
     add_format(parser, "text", "json")
     add_placement(parser)
-    add_budget(parser)
+    add_budget(parser, several=True)
 
 
 def add_apply(verbs: Verbs) -> None:
@@ -103,7 +103,7 @@ def add_apply(verbs: Verbs) -> None:
     _add_transformations(parser, "+")
     add_format(parser, "text", "json")
     add_placement(parser)
-    add_budget(parser)
+    add_budget(parser, several=True)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(
         "-o", "--output", type=file_name, metavar="OUT", help="write the result there"

@@ -135,14 +135,15 @@ def add_gradients(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_budget(parser: argparse.ArgumentParser) -> None:
-    """Add `--budget`."""
+def add_budget(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add `--budget`; without it, each of several questions has the usual limit of its own."""
     parser.add_argument(
         "--budget",
         type=_seconds,
-        default=30.0,
+        default=None if several else 30.0,
         metavar="SECONDS",
-        help="give up after this long and say what is unknown (default: 30)",
+        help="give up after this long and say what is unknown "
+        f"(default: 30{' for each question' if several else ''})",
     )
 
 

@@ -234,6 +234,8 @@ class Indices:
                 remedy = "divide with //, which rounds down"
             case ast.Constant(value=float()):
                 remedy = "write an integer"
+            case ast.Constant(value=value) if value is ...:
+                remedy = "write `:` for a whole row"
             case ast.Slice():
                 remedy = "subscript with single indices here"
             case ast.IfExp():

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Literal, TypeAlias
@@ -176,7 +175,7 @@ def apply_all(
     for call in calls:
         before = steps[-1].after if steps else program
         try:
-            with nullcontext() if budget is None else sharing(budget):
+            with sharing(budget):
                 step = function_of(call.name)(before, *(each.value for each in call.arguments))
         except Mistake as mistake:
             raise _located(mistake, call, before, steps, script) from None
