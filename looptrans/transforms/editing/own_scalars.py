@@ -1,11 +1,13 @@
 """Scalars that a loop has for itself, though others may have a scalar of the same name.
 
-for p in range(0, P):
-s = x[p] * x[p]
-m = max(m, s)
-for n in range(0, N):
-s = y[n]                  # what the first loop has left in s is not looked at
-m = max(m, s)
+    for p in range(0, P):
+        s = x[p] * x[p]
+        m = max(m, s)
+    for n in range(0, N):
+        s = y[n]
+        m = max(m, s)
+
+What the first loop has left in s is not looked at: either has its own.
 """
 
 from __future__ import annotations
