@@ -108,7 +108,16 @@ def fades(q: Float[Array, "N E"], k: Float[Array, "N E"], v: Float[Array, "N D"]
                     S[a, r] += g[t] * k[t, a] * v[t, r]
     return o
 """
-IN_BLOCKS = [CHUNKED, ANY_WIDTH, DIVIDES, DECAYS, TWO_STATES, FADES, EVERY_THIRD]
+# What is made in blocks is added up over all rows.
+ADDED_UP = CHUNKED.replace("def chunked", "def added_up").replace(
+    "    return O",
+    """    loss = 0.0
+    for i in range(N):
+        for d in range(D):
+            loss += O[i, d] * O[i, d]
+    return O, loss""",
+)
+IN_BLOCKS = [CHUNKED, ADDED_UP, ANY_WIDTH, DIVIDES, DECAYS, TWO_STATES, FADES, EVERY_THIRD]
 
 
 @pytest.mark.parametrize("text", IN_BLOCKS, ids=lambda text: text.split("(")[0].split()[-1])

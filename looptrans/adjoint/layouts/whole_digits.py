@@ -16,7 +16,7 @@ Where the last low digits end before the radix does, a guard inside the two loop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
@@ -37,6 +37,7 @@ from looptrans.ir.index import (
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed, replaced, rewritten, value_changed
 from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
+from looptrans.ir.walk import touched
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 
@@ -102,7 +103,7 @@ def pairs_of(program: Program, is_extent: Callable[[Index, Index], bool], ways: 
     """
     found: list[Pair] = []
     uses = list(uses_of(program))
-    made = {t.array for n in _assigns(program.body) for t in n.targets}
+    made = touched(program.body, writes=True)
     for array in program.arrays:
         mine = [use for use in uses if use.access.array == array.name]
         known = array.element == "float" and array.name in made and mine
@@ -165,14 +166,6 @@ def _count(bounds: Range, radix: Index) -> Index | None:
 
 def _are(digits: tuple[Index, Index], count: Index, radix: Index) -> bool:
     return is_same(digits[0], count) and is_same(digits[1], radix)
-
-
-def _assigns(body: tuple[Node, ...]) -> Iterator[Assign]:
-    for node in body:
-        if isinstance(node, Assign):
-            yield node
-        elif isinstance(node, Loop):
-            yield from _assigns(node.body)
 
 
 @dataclass(slots=True)
