@@ -10,9 +10,12 @@ import pytest
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.layouts.block_ends import within_ends
 from looptrans.adjoint.layouts.digits import parted
+from looptrans.adjoint.layouts.whole_digits import is_covered
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.derivation.handed_on.states import in_state
 from looptrans.executor import execute, prepare
+from looptrans.ir.affine import product, quotient, total
+from looptrans.ir.index import Int, Param
 from looptrans.ir.listing import listing
 from looptrans.transforms.over_blocks.counted_blocks import with_blocks_counted
 from tests.analysis import program
@@ -150,6 +153,13 @@ def test_loops_that_do_not_begin_where_a_block_does_stay() -> None:
     assert counted is not None
     text = listing(counted.program)
     assert "for j in range(4 * c + 1, N):" in text and "for i in range(0, 4):" in text
+
+
+def test_whole_blocks_ask_for_no_end() -> None:
+    blocks, rows = Param("C"), Param("N")
+    assert is_covered(rows, quotient(total(rows, 3), 4), Int(4))
+    assert not is_covered(product(4, blocks), blocks, Int(4))
+    assert not is_covered(Int(16), Int(4), Int(4)) and is_covered(Int(15), Int(4), Int(4))
 
 
 def test_a_pass_over_all_rows_asks_where_they_end() -> None:

@@ -142,8 +142,10 @@ def add_budget(parser: argparse.ArgumentParser, *, several: bool = False) -> Non
         type=_seconds,
         default=None if several else 30.0,
         metavar="SECONDS",
-        help="give up after this long and say what is unknown "
-        f"(default: 30{' for each question' if several else ''})",
+        help="give up on a transformation after this long and say what is unknown (default: 30 for "
+        "each question asked about it)"
+        if several
+        else "give up after this long and say what is unknown (default: 30)",
     )
 
 

@@ -16,14 +16,7 @@ from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.ir.condition import ALWAYS, Condition, conjunction
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import (
-    Binary,
-    Generator,
-    Read,
-    Reduce,
-    Whole,
-    arrays_tested,
-)
+from looptrans.ir.value import Binary, Generator, Read, Reduce, Whole, arrays_tested
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes, touched
 from looptrans.transforms.editing.accesses import listed

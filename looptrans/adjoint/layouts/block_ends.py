@@ -25,15 +25,7 @@ from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Const,
-    Generator,
-    Read,
-    Select,
-    Value,
-)
+from looptrans.ir.value import Access, Binary, Const, Generator, Read, Select, Value
 from looptrans.ir.walk import accesses, touched
 
 
@@ -105,13 +97,12 @@ class _Work:
             if self.fills[access.array] == Const(0.0) and _is_added_product(node, access):
                 guards[inside] = None
 
+        chosen = {access: inside for access, inside in outside.items() if inside not in guards}
+
         def read(value: Value) -> Value | None:
-            if not isinstance(value, Read) or outside.get(value.access, ALWAYS) in (
-                ALWAYS,
-                *guards,
-            ):
+            if not isinstance(value, Read) or value.access not in chosen:
                 return None
-            return Select(outside[value.access], value, self.fills[value.access.array])
+            return Select(chosen[value.access], value, self.fills[value.access.array])
 
         after = replace(node, values=tuple(replaced(value, read) for value in node.values))
         if not guards:

@@ -84,7 +84,9 @@ class Pair:
 
 
 def is_covered(extent: Index, count: Index, radix: Index) -> bool:
-    """Tell whether a count is that of the blocks that cover an extent, the last perhaps in part."""
+    """Tell whether so many blocks cover an extent, the last perhaps in part."""
+    if is_same(extent, simplified(Arith("*", count, radix))):
+        return False
     ahead = difference(total(extent, radix), Int(1))
     return is_same(count, simplified(Arith("//", ahead, radix)))
 
@@ -256,12 +258,9 @@ def as_before(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> t
         match value:
             case Reduce(function, (Generator(high), Generator(low) as last)):
                 own, inner = made.get((high, low)), replaced(value.body, sum_)
-                is_whole = own is not None and own.is_asked(last.condition, high, low)
-                if (
-                    own is None
-                    or not is_whole
-                    or _binds((Assign("S", (), (inner,)),), own.variable)
-                ):
+                if own is None or not own.is_asked(last.condition, high, low):
+                    return replace(value, body=inner)
+                if _binds((Assign("S", (), (inner,)),), own.variable):
                     return replace(value, body=inner)
                 moved = value_changed(inner, lambda i: _whole(i, own, high, low))
                 return Reduce(function, (Generator(own.variable, own.whole, ALWAYS),), moved)

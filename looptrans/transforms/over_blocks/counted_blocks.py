@@ -50,7 +50,9 @@ class CountedBlocks:
         """What shows that the two mean the same."""
         law = "the iterations are the same, in the same order"
         if self.inside is None or self.inside.is_same:
-            reason = "counted in steps from 0 again, it is the listing"
+            reason = (
+                "the step of number t is at t times the width, and in a block only names change"
+            )
             return Certificate("order", law, "legal", reason)
         return self.inside.certificate
 
