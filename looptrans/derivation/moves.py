@@ -14,6 +14,7 @@ from looptrans.derivation.as_a_row.in_turn import concatenated, in_turn
 from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
 from looptrans.derivation.forms.versions import versions
 from looptrans.derivation.handed_on.by_rows import by_rows
+from looptrans.derivation.handed_on.row_by_row import row_by_row
 from looptrans.derivation.handed_on.scattered import scatter
 from looptrans.derivation.handed_on.states import in_state
 from looptrans.derivation.handed_on.whole_rows import looked_up, whole_rows
@@ -48,6 +49,7 @@ MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
     "rows worked out again": (rows_worked_out_again, ()),
     "results worked out again": (results_worked_out_again, ()),
     "logarithms": (logarithms_closed, ()),
+    "row by row": (row_by_row, (str,)),
     "state": (in_state, (str,)),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),
