@@ -39,7 +39,14 @@ from looptrans.transforms.editing.tree import node_at, replace_at
 
 def tables(program: Program) -> tuple[str, ...]:
     """Return the arrays whose rows look at several that iterations before have set."""
-    return tuple(a.name for a in program.arrays if _table(program, a) is not None)
+    return tuple(a.name for a in program.arrays if table_of(program, a) is not None)
+
+
+def is_over_blocks(program: Program, name: str) -> bool:
+    """Tell whether the loop that sets a table row by row begins where loops around it say."""
+    table = table_of(program, program.array(name))
+    loop = None if table is None else node_at(program, table.loop)
+    return isinstance(loop, Loop) and bool(variables(loop.range.start))
 
 
 def row_by_row(program: Program, name: str) -> DerivationStep:
@@ -52,7 +59,7 @@ def row_by_row(program: Program, name: str) -> DerivationStep:
     Raises:
         NotDone: Its rows do not look at several that iterations before have set.
     """
-    table = _table(program, program.array(name))
+    table = table_of(program, program.array(name))
     if table is None:
         raise NotDone(f"no row of {name} looks at several that were set before")
     law = "a row that is chosen where it is, and left as it is elsewhere, is set alone"
@@ -64,7 +71,7 @@ def row_by_row(program: Program, name: str) -> DerivationStep:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class Table:
     """An array that a loop sets row by row.
 
     Attributes:
@@ -85,7 +92,7 @@ class _Table:
     rows: Range
 
 
-def _table(program: Program, array: Array) -> _Table | None:
+def table_of(program: Program, array: Array) -> Table | None:
     """Return how a loop sets an array row by row, each looking at several set before."""
     if array.role != "local" or array.element != "float" or not array.rank:
         return None
@@ -105,7 +112,7 @@ def _table(program: Program, array: Array) -> _Table | None:
     return None
 
 
-def _along(array: Array, write: AccessSite, position: tuple[int, ...], loop: Loop) -> _Table | None:
+def _along(array: Array, write: AccessSite, position: tuple[int, ...], loop: Loop) -> Table | None:
     """Return an array as a table that a loop sets row by row, if it can be seen so."""
     node = write.place.node
     if loop.execution == "parallel" or loop.range.step not in (1, -1):
@@ -128,7 +135,7 @@ def _along(array: Array, write: AccessSite, position: tuple[int, ...], loop: Loo
     extent = array.shape[axis]
     assert extent is not None
     rows = Range(Int(0), extent) if base == Int(0) else _upward(loop.range)
-    return _Table(array, write, position, loop.variable, axis, base, rows)
+    return Table(array, write, position, loop.variable, axis, base, rows)
 
 
 def _upward(bounds: Range) -> Range:
@@ -138,7 +145,7 @@ def _upward(bounds: Range) -> Range:
     return Range(total(bounds.stop, 1), total(bounds.start, 1))
 
 
-def _looks_around(table: _Table, read: AccessSite) -> bool:
+def _looks_around(table: Table, read: AccessSite) -> bool:
     """Tell whether an iteration looks at several rows of a table."""
     depth = len(table.loop)
     if read.relation.is_write or read.place.position[:depth] != table.loop or read.access.rank:
@@ -149,7 +156,7 @@ def _looks_around(table: _Table, read: AccessSite) -> bool:
     return bool(inner & set(variables(read.access.indices[table.axis])))
 
 
-def _hands_on(program: Program, table: _Table) -> bool:
+def _hands_on(program: Program, table: Table) -> bool:
     """Tell whether rows find what iterations of the loop before have set."""
     flow = flow_of(program, array=table.array.name)
     return flow.unknown is None and any(
@@ -158,7 +165,7 @@ def _hands_on(program: Program, table: _Table) -> bool:
     )
 
 
-def _whole(program: Program, table: _Table) -> Program:
+def _whole(program: Program, table: Table) -> Program:
     """Return a program that keeps a table whole."""
     loop = node_at(program, table.loop)
     assert isinstance(loop, Loop)
@@ -182,7 +189,7 @@ def _whole(program: Program, table: _Table) -> Program:
     return replace(after, arrays=(*after.arrays, scalar))
 
 
-def _widened(program: Program, table: _Table, value: Value, around: Mapping[str, Range]) -> Value:
+def _widened(program: Program, table: Table, value: Value, around: Mapping[str, Range]) -> Value:
     """Return a value with sums over rows of a table as sums over all of them."""
 
     def change(part: Value) -> Value | None:
@@ -195,7 +202,7 @@ def _widened(program: Program, table: _Table, value: Value, around: Mapping[str,
 
 
 def _wide(
-    program: Program, table: _Table, generator: Generator, body: Value, around: Mapping[str, Range]
+    program: Program, table: Table, generator: Generator, body: Value, around: Mapping[str, Range]
 ) -> Generator:
     """Return the variable of a sum over rows of a table over all rows, under a condition."""
     name, bounds, rows = generator.variable, generator.range, table.rows
@@ -216,7 +223,7 @@ def _wide(
     return Generator(name, rows, conjunction(*kept, generator.condition))
 
 
-def _among(program: Program, table: _Table, node: Assign, row: str, label: str) -> tuple[Node, ...]:
+def _among(program: Program, table: Table, node: Assign, row: str, label: str) -> tuple[Node, ...]:
     """Return the statement that sets a row as one that puts it among the others."""
     (target,), (value,) = node.targets, node.values
     name = fresh_name(program, "r")
