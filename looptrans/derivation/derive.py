@@ -31,7 +31,7 @@ from looptrans.derivation.forms.selects import with_selects, with_wheres_as_choi
 from looptrans.derivation.handed_on.by_rows import nests_with_totals
 from looptrans.derivation.handed_on.scattered import scattered_sums, scattering
 from looptrans.derivation.in_rows import Rows, joined_in_rows, seen_again
-from looptrans.derivation.in_states import in_states, with_whole_rows
+from looptrans.derivation.in_states import in_states, own_parts, with_whole_rows
 from looptrans.derivation.moves import made
 from looptrans.derivation.nests_joined import apart, by_themselves, outward
 from looptrans.derivation.one_loop.bodies import flow, recurrence_of
@@ -80,6 +80,7 @@ Nests: TypeAlias = Literal[
     "apart",
     "results apart",
     "sums in loops",
+    "own parts",
 ]
 NESTS: tuple[Nests, ...] = get_args(Nests)
 BLOCK = 64
@@ -112,6 +113,8 @@ def derive(
             nests are joined, and rows that loops hand to each other worked out again; with `results
             again` results are told apart, and numbers that several hang on worked out again. With
             `sums in loops` nests stay, and sums of several variables are loops over the first one.
+            With `own parts` nests are joined, and of arrays of which iterations that wait for each
+            other have parts of their own each keeps its part.
         own: Whether arrays that iterations use one after the other get a part for each, as they
             must where several loops of an iteration use them.
         digits: For `fold`, whether loops over numbers of two digits become two.
@@ -125,6 +128,8 @@ def derive(
     work = Work(begun)
     own_versions(work)
     in_order(work)
+    if nests == "own parts":
+        own_parts(work)
     if goal == "fold":
         extrema_in_loops(work)
     # The parts that rows keep have subscripts of products, through which no value is followed.
@@ -136,7 +141,7 @@ def derive(
         if len(work.steps) > before:
             in_states(work)
     rows = Rows()
-    if nests == "joined":
+    if nests in ("joined", "own parts"):
         rows = joined_in_rows(work, own=own)
     elif nests == "rows again":
         rows_again(work, own=own)

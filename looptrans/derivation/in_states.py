@@ -48,6 +48,16 @@ def in_states(work: Work) -> None:
             work.note(error)
 
 
+def own_parts(work: Work) -> None:
+    """Keep what iterations work on, and leave behind, in arrays of their own."""
+    work.take(BLOCKS)
+    known = {array.name for array in work.program.arrays}
+    for name in sorted(known):
+        work.take("own part", name)
+    parts = {array.name for array in work.program.arrays} - known
+    _with_sums_over(work, parts)
+
+
 def _with_tables_whole(work: Work) -> None:
     """Keep tables whole whose rows look at rows made before, and of blocks what one has."""
     if any(is_over_blocks(work.program, name) for name in tables(work.program)):
@@ -61,13 +71,18 @@ def _with_tables_whole(work: Work) -> None:
 def _kept_whole(work: Work, table: str) -> None:
     """Keep a table whole, its rows made from sums over those before."""
     before = work.mark()
-    for found in sum_loops(work.program, several=True):
-        if found.update.targets[0].array == table or _looks(found.loop, (table,)):
-            work.take("loop as sum", found.update.label)
+    _with_sums_over(work, {table})
     for label in added_to_rows(work.program, table):
         work.take("loop as sum", label)
     if work.take("row by row", table) is not None:
         work.back_to(before)
+
+
+def _with_sums_over(work: Work, arrays: Collection[str]) -> None:
+    """Write as sums the loops that add up rows of some arrays, or add to them."""
+    for found in sum_loops(work.program, several=True):
+        if found.update.targets[0].array in arrays or _looks(found.loop, arrays):
+            work.take("loop as sum", found.update.label)
 
 
 def _handed_on(work: Work) -> tuple[str, ...]:

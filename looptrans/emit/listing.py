@@ -98,6 +98,8 @@ def lowered(
             continue
         if nests == "results again" and "results worked out again" not in _kinds(derivation):
             continue
+        if nests == "own parts" and "own part" not in _kinds(derivation):
+            continue
         summed = summed or "loop as sum" in _kinds(derivation)
         fused = not own and "transformation" in _kinds(derivation)
         joined = joined or fused
@@ -165,7 +167,7 @@ def _ways(program: Program) -> Iterator[tuple[Nests, bool]]:
     A row that all iterations use in turn can be worked out again where each has one of its own.
     """
     for nests in NESTS:
-        if not reused(program) or nests == "results again":
+        if not reused(program) or nests in ("results again", "own parts"):
             yield nests, False
         elif nests == "rows again":
             yield from ((nests, True), (nests, False))

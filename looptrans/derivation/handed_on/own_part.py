@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.analysis.api import is_written_once
 from looptrans.analysis.kept_flow import flow_of
-from looptrans.derivation.handed_on.row_by_row import Table, table_of
+from looptrans.derivation.handed_on.row_by_row import Table, along, table_of
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, is_same, total
@@ -51,8 +51,7 @@ def own_part(program: Program, name: str) -> DerivationStep:
     Raises:
         NotDone: No iteration that waits for others works on a part of it alone.
     """
-    table = table_of(program, program.array(name))
-    part = None if table is None else _part(program, table)
+    part = _own(program, program.array(name))
     if part is None:
         raise NotDone(f"no iteration that waits for others has a part of {name} of its own")
     made = _parted(program, part)
@@ -103,6 +102,22 @@ class _Part:
         own[self.table.axis] = difference(own[self.table.axis], self.table.base)
         return Access(name, tuple(own[n] for n in self.kept))
 
+    def is_looked_at(self, program: Program) -> bool:
+        """Tell whether something in the loop reads rows of the part in another loop than sets them.
+
+        Where it is one loop, each of its iterations may have a row of its own.
+        """
+        depth, axis = len(self.loop.position), self.table.axis
+        own = self.table.write.access.indices[axis]
+        return any(
+            not site.relation.is_write
+            and site.place.position[:depth] == self.loop.position
+            and (
+                self.table.loop not in site.place.loop_positions or site.access.indices[axis] != own
+            )
+            for site in sites_of(program, self.table.array.name)
+        )
+
     def is_own(self, program: Program, site: AccessSite) -> bool:
         """Tell whether an access inside of the loop is surely to the part."""
         if site.access.rank:
@@ -117,6 +132,25 @@ class _Part:
         ranges = {loop.variable: loop.range for loop in site.place.loops}
         ranges |= {each.variable: each.range for each in site.relation.generators}
         return _is_row(program, row, self.table.rows, ranges)
+
+
+def _own(program: Program, array: Array) -> _Part | None:
+    """Return what each iteration of a loop works on of an array, rows of which look at others."""
+    table = table_of(program, array)
+    if table is not None:
+        return _part(program, table)
+    if array.role != "local" or array.element != "float" or None in array.shape:
+        return None
+    if creation_of(program, array.name) is None:
+        return None
+    for site in sites_of(program, array.name):
+        if site.relation.is_write and not site.access.rank:
+            for position, loop in zip(site.place.loop_positions, site.place.loops, strict=True):
+                rows = along(array, site, position, loop)
+                part = None if rows is None else _part(program, rows)
+                if part is not None and part.is_looked_at(program):
+                    return part
+    return None
 
 
 def _is_row(program: Program, row: Index, rows: Range, ranges: Mapping[str, Range]) -> bool:

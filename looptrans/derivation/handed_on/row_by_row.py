@@ -101,7 +101,7 @@ def table_of(program: Program, array: Array) -> Table | None:
     for site in sites:
         if site.relation.is_write and isinstance(site.place.node, Assign) and not site.access.rank:
             for position, loop in zip(site.place.loop_positions, site.place.loops, strict=True):
-                found = _along(array, site, position, loop)
+                found = along(array, site, position, loop)
                 if (
                     found is not None
                     and any(_looks_around(found, each) for each in sites)
@@ -111,8 +111,15 @@ def table_of(program: Program, array: Array) -> Table | None:
     return None
 
 
-def _along(array: Array, write: AccessSite, position: tuple[int, ...], loop: Loop) -> Table | None:
-    """Return an array as a table that a loop sets row by row, if it can be seen so."""
+def along(array: Array, write: AccessSite, position: tuple[int, ...], loop: Loop) -> Table | None:
+    """Return an array as a table that a loop sets row by row, if it can be seen so.
+
+    Args:
+        array: The array.
+        write: Where it is set.
+        position: Where the loop stands.
+        loop: The loop.
+    """
     node = write.place.node
     if loop.execution == "parallel" or loop.range.step not in (1, -1):
         return None
