@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 
 from looptrans.analysis.api import is_written_once
 from looptrans.analysis.kept_flow import flow_of
-from looptrans.derivation.handed_on.row_by_row import Table, along, table_of
+from looptrans.derivation.handed_on.row_by_row import Table, along, row_exists, table_of
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, is_same, total
-from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
+from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.creation import creation_of, first_value
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.step import same_names
@@ -166,13 +166,19 @@ def _part(program: Program, table: Table) -> _Part | None:
         return None
     if not is_never_negative(program, rows.start, {}):
         return None
-    own = {each for index in table.write.access.indices for each in variables(index)}
+    indices = table.write.access.indices
+    own = {each for index in indices for each in variables(index)}
     around = loops_around(program, table.loop)
     for path in reversed(around):
         if path.variable not in own or not _waits(program, path):
             continue
         depth = len(path.position)
         outer = frozenset(p.variable for p in around if len(p.position) <= depth)
+        others = [
+            i for n, i in enumerate(indices) if n != table.axis and path.variable in variables(i)
+        ]
+        if not all(outer.issuperset(variables(each)) for each in (table.base, *others)):
+            return None
         found = _Part(table, path, outer)
         inside = [s for s in sites_of(program, name) if s.place.position[:depth] == path.position]
         return found if all(found.is_own(program, site) for site in inside) else None
@@ -196,13 +202,13 @@ def _parted(program: Program, part: _Part) -> Program:
     name = fresh_name(program, f"{array.name.replace('.', '_')}_part")
     sites = sites_of(program, array.name)
     elsewhere = any(site.place.position[:depth] != path.position for site in sites)
-    seen = elsewhere or array.name in live_out(program)
+    first = _first(program, array.name, sites)
+    seen = elsewhere or array.name in live_out(program) or first is None
     inside = with_accesses(
         path.loop.body, lambda each: part.moved(each, name) if each.array == array.name else each
     )
     number = int(fresh_label(program)[1:])
     own, whole, loops, asked = _cells(program, part, name)
-    first = _first(program, array.name, sites)
     begun: tuple[Node, ...] = (Assign(f"S{number}", (own,), (first or Read(whole),)),)
     kept: tuple[Node, ...] = (Assign(f"S{number + 1}", (whole,), (Read(own),)),)
     if asked != ALWAYS:
@@ -246,10 +252,8 @@ def _cells(
         if n == table.axis:
             row = fresh_name(program, "r", taken)
             loops.append((row, table.rows))
-            subscripts[n] = total(table.base, Var(row))
-            if table.base != Int(0):
-                inside = Relation("<", subscripts[n], extent)
-                asked = conjunction(Relation(">=", subscripts[n], Int(0)), inside)
+            subscripts[n] = substitute(index, {table.variable: Var(row)})
+            asked = row_exists(program, table, subscripts[n], row)
         elif not set(variables(index)) <= part.outer:
             inner = next(each for each in variables(index) if each not in part.outer)
             loops.append((fresh_name(program, inner, taken), Range(Int(0), extent)))

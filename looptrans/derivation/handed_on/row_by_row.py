@@ -20,10 +20,10 @@ from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, is_same, total
-from looptrans.ir.condition import Relation, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.creation import creation_of
-from looptrans.ir.index import Index, Int, Var, variables
-from looptrans.ir.program import Array, Assign, Loop, Node, Program
+from looptrans.ir.index import Index, Int, Var, substitute, variables
+from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, Value, walk_value
@@ -46,6 +46,25 @@ def is_over_blocks(program: Program, name: str) -> bool:
     table = table_of(program, program.array(name))
     loop = None if table is None else node_at(program, table.loop)
     return isinstance(loop, Loop) and bool(variables(loop.range.start))
+
+
+def row_exists(program: Program, table: Table, at: Index, row: str) -> Condition:
+    """Return where a table has a row: the last of several blocks may be in part.
+
+    Args:
+        program: The program.
+        table: The table.
+        at: The subscript of the row.
+        row: The variable in it that goes over `table.rows`.
+    """
+    if table.base == Int(0):
+        return ALWAYS
+    extent = table.array.shape[table.axis]
+    assert extent is not None
+    ranges = {loop.variable: loop.range for loop in table.write.place.loops}
+    first = Relation(">=", at, Int(0))
+    is_plain = is_never_negative(program, at, {**ranges, row: table.rows})
+    return conjunction(*(() if is_plain else (first,)), Relation("<", at, extent))
 
 
 def row_by_row(program: Program, name: str) -> DerivationStep:
@@ -233,8 +252,9 @@ def _among(program: Program, table: Table, node: Assign, row: str, label: str) -
     """Return the statement that sets a row as one that puts it among the others."""
     (target,), (value,) = node.targets, node.values
     name = fresh_name(program, "r")
-    subscripts = list(target.indices)
-    subscripts[table.axis] = total(table.base, Var(name))
+    subscripts: list[Index] = list(target.indices)
+    moved = {table.variable: Var(name)}
+    subscripts[table.axis] = substitute(subscripts[table.axis], moved)
     cell = Access(target.array, tuple(subscripts))
     scalar = Access(row, ())
     terms = summands(value)
@@ -246,4 +266,6 @@ def _among(program: Program, table: Table, node: Assign, row: str, label: str) -
     chosen = Select(Relation("==", Var(name), Var(table.variable)), chosen, Read(cell))
     made = replace(node, targets=(scalar,), values=(value,))
     put = replace(node, label=label, targets=(cell,), values=(chosen,), comment="", leading=())
-    return (made, Loop(name, table.rows, (put,)))
+    asked = row_exists(program, table, subscripts[table.axis], name)
+    inside: Node = put if asked == ALWAYS else If(asked, (put,))
+    return (made, Loop(name, table.rows, (inside,)))
