@@ -9,7 +9,7 @@ from looptrans.blocks.block_ir.expr import walk as walk_expr
 from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.emit.sizes import Solved, solved
-from looptrans.ir.condition import Every, Relation
+from looptrans.ir.condition import Relation, conjuncts
 from looptrans.ir.index import Arith, Index, Opaque, Var, parameters, walk
 from looptrans.ir.program import Array, Parameter, Program
 
@@ -94,8 +94,7 @@ def _equations(listing: Program) -> tuple[tuple[Index, Index], ...]:
     """Return the index expressions of sizes alone that the listing assumes to be equal."""
     found = []
     for contract in listing.contracts:
-        whole = contract.condition
-        for part in whole.parts if isinstance(whole, Every) else (whole,):
+        for part in conjuncts(contract.condition):
             if not isinstance(part, Relation) or part.op != "==" or contract.generators:
                 continue
             nodes = (*walk(part.left), *walk(part.right))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from looptrans.executor.errors import ContractViolated, IndexDividedByZero, SubscriptOutside
-from looptrans.ir.condition import Comparison, Condition, Every, Relation, walk_condition
+from looptrans.ir.condition import Comparison, Condition, Relation, conjuncts, walk_condition
 from looptrans.ir.evaluate import Evaluator
 from looptrans.ir.index import Index, opaque_terms, parameters
 from looptrans.ir.listing import contract_text, index_text
@@ -163,21 +163,11 @@ def repair(
         for contract in program.contracts:
             for variables in evaluator.instances(contract.generators, {}):
                 if not evaluator.holds(contract.condition, variables):
-                    for relation in _conjuncts(contract.condition):
-                        changed |= _mend(relation, variables, evaluator, arrays, free, rng)
+                    for part in conjuncts(contract.condition):
+                        if isinstance(part, Relation):
+                            changed |= _mend(part, variables, evaluator, arrays, free, rng)
         if not changed:
             return
-
-
-def _conjuncts(condition: Condition) -> Iterator[Relation]:
-    match condition:
-        case Relation():
-            yield condition
-        case Every(parts):
-            for part in parts:
-                yield from _conjuncts(part)
-        case _:
-            pass
 
 
 def _mend(

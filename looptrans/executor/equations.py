@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from looptrans.ir.affine import Form, difference, form_of, index_of
-from looptrans.ir.condition import Every, Relation
+from looptrans.ir.condition import Relation, conjuncts
 from looptrans.ir.index import Index, Param, parameters
 from looptrans.ir.program import Program
 
@@ -61,11 +61,8 @@ def steps(name: str, sums: Mapping[str, Index]) -> int:
 def equations(program: Program) -> Iterator[Form]:
     """Yield the sums of sizes that are 0 by a contract."""
     for contract in program.contracts:
-        parts = [] if contract.generators else [contract.condition]
-        while parts:
-            match parts.pop(0):
-                case Every(inner):
-                    parts += inner
+        for part in () if contract.generators else conjuncts(contract.condition):
+            match part:
                 case Relation("==", left, right):
                     form = form_of(difference(left, right))
                     if all(isinstance(term, Param) for term in form.terms):

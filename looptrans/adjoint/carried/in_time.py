@@ -23,7 +23,7 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.values import ZERO, add
 from looptrans.analysis.api import dependences, groups
 from looptrans.ir.affine import difference, is_same, total
-from looptrans.ir.condition import Relation, conjunction
+from looptrans.ir.condition import Relation, conjunction, conjuncts
 from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
@@ -32,7 +32,7 @@ from looptrans.ir.value import Access, Range, Read
 from looptrans.ir.walk import accesses, nodes, touched
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import rename_variable
-from looptrans.transforms.rows.ends_asked import end_of, parts_of, start_of
+from looptrans.transforms.rows.ends_asked import end_of, start_of
 
 # What is found is found among the first few; each takes about a second.
 MOST_TRIED: Final = 32
@@ -229,7 +229,7 @@ def _ended(node: Node) -> tuple[Node, ...]:
     match node:
         case Loop(variable, Range(start, stop, 1), (If(condition, body, (), label=None) as guard,)):
             kept = []
-            for part in parts_of(condition):
+            for part in conjuncts(condition):
                 end, begin = end_of(part, variable), start_of(part, variable)
                 if end is not None and _is_number(less := difference(end, stop)):
                     stop = end if less.value < 0 else stop

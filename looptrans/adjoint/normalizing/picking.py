@@ -17,7 +17,7 @@ from typing import TypeAlias
 from looptrans.adjoint.carried.accumulating import arrays_in
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import difference, form_of
-from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, conjuncts
 from looptrans.ir.index import Index, Var, lets, opaque_terms, plain, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Binary, Create, Range, Read, Select, Value, Whole
@@ -95,8 +95,7 @@ class _Inside:
         own = {self.loop.variable, *(loop.variable for loop in self.inner)}
         if len(own) <= len(self.inner):
             return False
-        both = conjunction(self.condition, condition)
-        for part in both.parts if isinstance(both, Every) else (both,):
+        for part in conjuncts(conjunction(self.condition, condition)):
             if not isinstance(part, Relation) or part.op != "==":
                 continue
             terms = form_of(difference(plain(part.left), plain(part.right))).terms

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.ir.condition import MIRRORED, Data, Every, conjunction
+from looptrans.ir.condition import MIRRORED, Data, conjunction, conjuncts
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Call, Compare, Read, Select, Value, walk_value
@@ -77,7 +77,7 @@ def with_extrema_written(program: Program) -> Attaining | None:
 
 def _opened(node: If) -> tuple[Node, ...] | None:
     """Return a guard that waits for an extremum to move as statements; None for any other."""
-    parts = node.condition.parts if isinstance(node.condition, Every) else (node.condition,)
+    parts = conjuncts(node.condition)
     first: list[Assign] = []
     last: list[Assign] = []
     test: Data | None = None

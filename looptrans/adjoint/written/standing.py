@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.positional.values import negative
-from looptrans.ir.condition import ALWAYS, Condition, Every, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, conjunction, conjuncts
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -92,7 +92,7 @@ def outside_sums(value: Value, known: tuple[Condition, ...]) -> Value:
         before: list[Condition] = []
         left = []
         for g in part.generators:
-            parts = [c for c in _each(g.condition) if c != ALWAYS and c not in known]
+            parts = [c for c in conjuncts(g.condition) if c != ALWAYS and c not in known]
             alike = [c for c in parts if not condition_variables(c) & bound]
             if part.function == "sum":
                 before += alike
@@ -102,10 +102,6 @@ def outside_sums(value: Value, known: tuple[Condition, ...]) -> Value:
         return Select(conjunction(*before), found, Const(0.0)) if before else found
 
     return replaced(value, change)
-
-
-def _each(condition: Condition) -> tuple[Condition, ...]:
-    return condition.parts if isinstance(condition, Every) else (condition,)
 
 
 def has_sum(value: Value) -> bool:

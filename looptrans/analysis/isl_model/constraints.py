@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from looptrans.ir.condition import (
     Comparison,
     Condition,
-    Every,
     Relation,
     Truth,
     approximated,
+    conjuncts,
     walk_condition,
 )
 from looptrans.ir.index import Arith, Extremum, Int, Opaque, Var, opaque_terms, walk
@@ -32,8 +32,7 @@ def constraints(statement: StatementModel) -> Iterator[Condition]:
         if abs(limits.step) != 1:
             steps = Arith("%", Arith("-", variable, limits.start), Int(abs(limits.step)))
             yield Relation("==", steps, Int(0))
-    parts = statement.condition.parts if isinstance(statement.condition, Every) else ()
-    for condition in parts or (statement.condition,):
+    for condition in conjuncts(statement.condition):
         yield from split(condition)
 
 
@@ -83,8 +82,7 @@ def restricted(access: AccessModel, own: Condition, mine: Condition) -> AccessMo
         own: The condition of its statement.
         mine: Its own.
     """
-    parts = (part for c in (own, mine) for part in (c.parts if isinstance(c, Every) else (c,)))
-    if Truth(False) in parts:
+    if any(Truth(False) in conjuncts(condition) for condition in (own, mine)):
         return None
     statement = replace(access.statement, condition=own, is_may=False)
     return replace(access, statement=statement, condition=mine, is_may=False)

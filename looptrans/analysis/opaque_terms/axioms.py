@@ -35,10 +35,9 @@ from looptrans.analysis.opaque_terms.contract_forms import (
     Room,
     as_injective,
     as_monotone,
-    conjuncts,
 )
 from looptrans.ir.affine import form_of
-from looptrans.ir.condition import Relation, walk_condition
+from looptrans.ir.condition import Relation, conjuncts, walk_condition
 from looptrans.ir.index import Index, Opaque, Param, Var, opaque_terms
 from looptrans.ir.program import Contract
 from looptrans.ir.rising import rises, why_positive

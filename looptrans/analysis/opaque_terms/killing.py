@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from looptrans.analysis.isl_model.model import AccessModel, StatementModel
-from looptrans.analysis.opaque_terms.contract_forms import conjuncts
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
     Relation,
+    conjuncts,
     is_data_dependent,
     walk_condition,
 )

@@ -17,7 +17,7 @@ from itertools import product
 
 from looptrans.blocks.scheduled.ranges import Bounds, Ranges, joined
 from looptrans.blocks.scheduled.sites import Path
-from looptrans.blocks.scheduled.solving import MOST, conjuncts, solved
+from looptrans.blocks.scheduled.solving import MOST, solved, wholly_apart
 from looptrans.ir.condition import Condition, Relation, conjunction
 from looptrans.ir.program import Assign, If, Node
 
@@ -72,7 +72,7 @@ def narrowed(variable: str, ranges: Ranges, condition: Condition) -> tuple[Range
         condition: The condition.
     """
     rest: list[Condition] = []
-    parts = conjuncts(condition)
+    parts = wholly_apart(condition)
     # Of alternatives those count that the others leave.
     for part in sorted(parts, key=lambda part: not isinstance(part, Relation)):
         own = solved(variable, part, ranges.common)

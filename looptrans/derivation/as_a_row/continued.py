@@ -18,7 +18,7 @@ from looptrans.derivation.as_a_row.in_turn import Differ, Joined
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, is_same, sides
-from looptrans.ir.condition import MIRRORED, Every, Relation
+from looptrans.ir.condition import MIRRORED, Relation, conjuncts
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract, If, Loop, Node, Program
@@ -201,8 +201,7 @@ class _Sharing(Joined):
 
 def _says(contract: Contract, least: Index, most: Index) -> bool:
     """Tell whether a contract says that a number is at most another one."""
-    condition = contract.condition
-    for part in condition.parts if isinstance(condition, Every) else (condition,):
+    for part in conjuncts(contract.condition):
         if isinstance(part, Relation):
             op, left, right = part.op, part.left, part.right
             if op in (">", ">="):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from looptrans.adjoint.equations.facts import Facts, bounds_of
 from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
-from looptrans.ir.condition import Condition, Every, Relation
+from looptrans.ir.condition import Condition, Relation, conjuncts
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -258,7 +258,7 @@ def _said(nest: Nest, without: set[str] | frozenset[str] = frozenset()) -> list[
         if loop.variable not in without:
             found += bounds_of(loop.variable, loop.range)
     for condition in nest.conditions:
-        found += condition.parts if isinstance(condition, Every) else [condition]
+        found += conjuncts(condition)
     return found
 
 

@@ -22,7 +22,7 @@ from looptrans.algebra.operators.tried import in_cells
 from looptrans.algebra.positional.values import names_of, put, without_repeats
 from looptrans.derivation.one_loop.writing import at_least_one, with_next_values
 from looptrans.derivation.step import NotDone
-from looptrans.ir.condition import Condition, Data, Every
+from looptrans.ir.condition import Condition, Data, conjuncts
 from looptrans.ir.listing import access_text
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Value, walk_value
@@ -225,7 +225,7 @@ def masked(
 
 
 def _tested(condition: Condition) -> set[str]:
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    parts = conjuncts(condition)
     return {name for part in parts if isinstance(part, Data) for name in names_of(part.value)}
 
 
@@ -254,9 +254,8 @@ def unguarded(step: Recurrence) -> tuple[Recurrence, dict[str, Condition]]:
 
 def _over_next(condition: Condition, updates: Mapping[str, Value]) -> Condition | None:
     """Return a guard over next values; None where the condition is no guard."""
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
     found = []
-    for part in parts:
+    for part in conjuncts(condition):
         match part:
             case Data(Compare(">" | "<" as op, tested, bound)):
                 start = infinity(bound)

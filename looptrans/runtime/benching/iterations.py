@@ -17,6 +17,7 @@ from looptrans.ir.condition import (
     Relation,
     Some,
     Truth,
+    conjuncts,
     walk_condition,
 )
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Opaque, Param, Var
@@ -51,7 +52,7 @@ def iterations(
     facts = [
         part
         for condition in conditions
-        for part in (condition.parts if isinstance(condition, Every) else (condition,))
+        for part in conjuncts(condition)
         if _mentioned(part) <= names
     ]
     total = 1

@@ -31,7 +31,7 @@ from looptrans.ir.affine import (
     simplified,
     total,
 )
-from looptrans.ir.condition import MIRRORED, Condition, Every, Relation
+from looptrans.ir.condition import MIRRORED, Condition, Relation, conjuncts
 from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, opaque_terms, variables
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -349,7 +349,10 @@ class _Work:
         if is_size(self.program, width):
             return True
         stated = [c for c in self.program.contracts if not c.generators]
-        said = next((c for c in stated if _is_positive_by(c.condition, width)), None)
+        said = next(
+            (c for c in stated if any(_is_positive_by(p, width) for p in conjuncts(c.condition))),
+            None,
+        )
         if said is None or self.leaning is None:
             return False
         self.leaning[contract_text(said)] = None
@@ -377,8 +380,6 @@ def is_size(program: Program, width: Index) -> bool:
 def _is_positive_by(condition: Condition, width: Index) -> bool:
     """Tell whether a condition says that a number is positive: `W > 0`."""
     match condition:
-        case Every(parts):
-            return any(_is_positive_by(part, width) for part in parts)
         case Relation(op, left, right):
             if op in ("<", "<="):
                 op, left, right = MIRRORED[op], right, left

@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import Form, difference, form_of, sides
-from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
+from looptrans.ir.condition import (
+    Condition,
+    Relation,
+    conjunction,
+    conjuncts,
+    walk_condition,
+)
 from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import If, Loop, Node, Program
@@ -62,8 +68,7 @@ def with_idle_guards_out(program: Program) -> Unasked | None:
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, If) or node.orelse or node.label is not None:
             return (node,)
-        condition = node.condition
-        parts = condition.parts if isinstance(condition, Every) else (condition,)
+        parts = conjuncts(node.condition)
         idle = [part for part in parts if _is_asked(node.body, part, ())]
         if not idle:
             return (node,)
