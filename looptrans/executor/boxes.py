@@ -14,6 +14,7 @@ from looptrans.ir.condition import (
     Relation,
     Some,
     approximated,
+    compared,
     walk_condition,
 )
 from looptrans.ir.evaluate import Evaluator, Unknown
@@ -78,10 +79,8 @@ class Boxes:
         """
         for contract in program.contracts:
             for variables in self._instances(contract.generators, {}):
-                for part in walk_condition(contract.condition):
-                    if isinstance(part, Relation):
-                        self._index(part.left, variables)
-                        self._index(part.right, variables)
+                for side in compared(contract.condition):
+                    self._index(side, variables)
         self._straight = _straight_variables(program)
         self._body(program.body, {})
 

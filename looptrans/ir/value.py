@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from looptrans.ir.condition import Comparison, Condition, Data, Relation, walk_condition
+from looptrans.ir.condition import Comparison, Condition, Data, compared, walk_condition
 from looptrans.ir.index import Index, variables
 from looptrans.ir.monoids import Folding
 
@@ -272,7 +272,7 @@ def free_variables(value: Value) -> tuple[str, ...]:
                 ends = (*variables(each.range.start), *variables(each.range.stop))
                 found |= dict.fromkeys(name for name in ends if name not in bound)
                 bound |= {each.variable}
-                tested = (name for i in _compared(each.condition) for name in variables(i))
+                tested = (name for i in compared(each.condition) for name in variables(i))
                 found |= dict.fromkeys(name for name in tested if name not in bound)
         own = (name for index in _own_indices(part) for name in variables(index))
         found |= dict.fromkeys(name for name in own if name not in bound)
@@ -293,19 +293,9 @@ def _own_indices(value: Value) -> tuple[Index, ...]:
         case IndexValue(index):
             return (index,)
         case Holds(condition) | Select(condition, _, _):
-            return _compared(condition)
+            return tuple(compared(condition))
         case _:
             return ()
-
-
-def _compared(condition: Condition) -> tuple[Index, ...]:
-    """Return the index expressions that a condition compares."""
-    return tuple(
-        index
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for index in (part.left, part.right)
-    )
 
 
 def arrays_tested(condition: Condition) -> set[str]:

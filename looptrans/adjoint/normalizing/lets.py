@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from looptrans.adjoint.normalizing.given_numbers import with_given_numbers_put_in
-from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
+from looptrans.ir.condition import Condition, compared, with_operands
 from looptrans.ir.index import (
     Index,
     Let,
@@ -81,7 +81,7 @@ def _named(program: Program) -> set[str]:
             for g in relation.generators:
                 indices += [g.range.start, g.range.stop]
                 conditions.append(g.condition)
-        indices += [index for condition in conditions for index in _indices(condition)]
+        indices += [index for condition in conditions for index in compared(condition)]
         found |= {each.name for index in indices for each in lets(index)}
     return found
 
@@ -351,7 +351,7 @@ def _without_lets(node: Node) -> Node:
 
 
 def _guard_without_lets(condition: Condition) -> Condition:
-    if any(_moves(index) for index in _indices(condition)):
+    if any(_moves(index) for index in compared(condition)):
         return condition_without_lets(condition)
     return condition
 
@@ -375,13 +375,6 @@ def _sums_without_lets(value: Value) -> Value:
         return replace(part, generators=generators, body=replaced(part.body, change))
 
     return replaced(value, change)
-
-
-def _indices(condition: Condition) -> Iterator[Index]:
-    for part in walk_condition(condition):
-        if isinstance(part, Relation):
-            yield part.left
-            yield part.right
 
 
 def _moves(index: Index) -> bool:

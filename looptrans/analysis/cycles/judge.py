@@ -31,7 +31,7 @@ from looptrans.ir.claim import (
     TargetLoops,
     Touches,
 )
-from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.condition import Condition, compared
 from looptrans.ir.facts import ClaimDecision, ClaimFact
 from looptrans.ir.index import Index, variables
 from looptrans.ir.program import Assign, If
@@ -183,8 +183,7 @@ def _values_used(statement: StatementModel) -> frozenset[str]:
 
 def _compared(condition: Condition) -> frozenset[str]:
     """Return the variables in the comparisons of a condition."""
-    relations = (part for part in walk_condition(condition) if isinstance(part, Relation))
-    return frozenset(name for each in relations for name in _loops_in((each.left, each.right)))
+    return frozenset(_loops_in(compared(condition)))
 
 
 def judge_claims(analysis: Analysis) -> tuple[ClaimFact, ...]:

@@ -12,8 +12,8 @@ from looptrans.ir.condition import (
     Relation,
     Truth,
     approximated,
+    compared,
     conjuncts,
-    walk_condition,
 )
 from looptrans.ir.index import Arith, Extremum, Int, Opaque, Var, opaque_terms, walk
 from looptrans.ir.value import Whole
@@ -90,13 +90,7 @@ def restricted(access: AccessModel, own: Condition, mine: Condition) -> AccessMo
 
 def has_terms(condition: Condition) -> bool:
     """Tell whether a condition compares something with opaque terms."""
-    return any(
-        isinstance(node, Opaque)
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for side in (part.left, part.right)
-        for node in walk(side)
-    )
+    return any(isinstance(node, Opaque) for side in compared(condition) for node in walk(side))
 
 
 def plain_constraints(statement: StatementModel) -> Iterator[Condition]:

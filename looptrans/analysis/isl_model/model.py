@@ -15,8 +15,8 @@ from looptrans.ir.condition import (
     Condition,
     Relation,
     approximated,
+    compared,
     parts_of,
-    walk_condition,
 )
 from looptrans.ir.condition import conjunction as both
 from looptrans.ir.index import Arith, Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
@@ -346,7 +346,7 @@ def _mentioned(
     for statement in statements:
         for bound in statement.bounds:
             indices[statement.number] += [bound.range.start, bound.range.stop]
-        indices[statement.number] += _compared(statement.condition)
+        indices[statement.number] += compared(statement.condition)
     for access in found:
         own = indices[access.statement.number]
         for subscript, extent in zip(access.subscripts, shapes[access.array], strict=True):
@@ -354,17 +354,11 @@ def _mentioned(
                 own.append(subscript)
             elif extent is not None:
                 own.append(extent)
-        own += _compared(access.condition)
+        own += compared(access.condition)
     return {
         number: frozenset(name for index in own for name in parameters(index))
         for number, own in indices.items()
     }
-
-
-def _compared(condition: Condition) -> list[Index]:
-    """Return the index expressions a condition compares."""
-    relations = [part for part in walk_condition(condition) if isinstance(part, Relation)]
-    return [side for part in relations for side in (part.left, part.right)]
 
 
 def _orders(places: tuple[Placed, ...]) -> list[tuple[int, ...]]:

@@ -37,7 +37,7 @@ from looptrans.analysis.opaque_terms.contract_forms import (
     as_monotone,
 )
 from looptrans.ir.affine import form_of
-from looptrans.ir.condition import Relation, conjuncts, walk_condition
+from looptrans.ir.condition import compared, conjuncts
 from looptrans.ir.index import Index, Opaque, Param, Var, opaque_terms
 from looptrans.ir.program import Contract
 from looptrans.ir.rising import rises, why_positive
@@ -394,11 +394,7 @@ class Axioms:
         for contract in self.pointwise:
             patterns = list(
                 dict.fromkeys(
-                    term
-                    for part in walk_condition(contract.condition)
-                    if isinstance(part, Relation)
-                    for side in (part.left, part.right)
-                    for term in opaque_terms(side)
+                    term for side in compared(contract.condition) for term in opaque_terms(side)
                 )
             )
             candidates = [[t for t in terms if t.function == p.array] for p in patterns]

@@ -22,10 +22,9 @@ from looptrans.analysis.isl_model.model import AccessModel, StatementModel
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
-    Relation,
+    compared,
     conjuncts,
     is_data_dependent,
-    walk_condition,
 )
 from looptrans.ir.index import lets
 from looptrans.ir.program import Loop
@@ -114,16 +113,10 @@ def _is_certain(condition: Condition, place: Placed) -> bool:
     """Tell whether a guard around a statement says the same as another guard did before."""
     asked = {part for each in place.conditions for part in conjuncts(each)}
     # What data or a scalar decide may be decided otherwise the second time.
-    sides = (
-        side
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for side in (part.left, part.right)
-    )
     return (
         all(part in asked for part in conjuncts(condition))
         and not is_data_dependent(condition)
-        and not any(lets(side) for side in sides)
+        and not any(map(lets, compared(condition)))
     )
 
 

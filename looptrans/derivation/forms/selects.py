@@ -20,10 +20,9 @@ from looptrans.ir.condition import (
     ALWAYS,
     Condition,
     Data,
-    Relation,
+    compared,
     is_data_dependent,
     opposite,
-    walk_condition,
 )
 from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
@@ -113,10 +112,7 @@ def _update(condition: Condition, one: Node, other: Node) -> Assign | None:
 
 def _is_opaque(condition: Condition) -> bool:
     """Tell whether a condition asks for what an integer array holds."""
-    return any(
-        isinstance(part, Relation) and (opaque_terms(part.left) or opaque_terms(part.right))
-        for part in walk_condition(condition)
-    )
+    return any(map(opaque_terms, compared(condition)))
 
 
 def _select(value: Value) -> Value | None:

@@ -15,9 +15,9 @@ from looptrans.ir.affine import difference, form_of, total
 from looptrans.ir.condition import (
     Condition,
     Relation,
+    compared,
     conjunction,
     conjuncts,
-    walk_condition,
 )
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.program import If, Loop, Node
@@ -54,13 +54,7 @@ class Without:
 
 
 def _variables(condition: Condition) -> set[str]:
-    return {
-        name
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for index in (part.left, part.right)
-        for name in variables(index)
-    }
+    return {name for index in compared(condition) for name in variables(index)}
 
 
 def end_of(condition: Condition, variable: str) -> Index | None:

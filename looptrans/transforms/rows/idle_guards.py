@@ -17,9 +17,9 @@ from looptrans.ir.affine import Form, difference, form_of, sides
 from looptrans.ir.condition import (
     Condition,
     Relation,
+    compared,
     conjunction,
     conjuncts,
-    walk_condition,
 )
 from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import condition_text
@@ -97,13 +97,7 @@ def _is_asked(body: tuple[Node, ...], part: Condition, around: tuple[Loop, ...])
 
 def _reads_more(bounds: Range, part: Condition) -> bool:
     """Tell whether a range reads memory that a condition does not: it may guard that, too."""
-    asked = {
-        term
-        for each in walk_condition(part)
-        if isinstance(each, Relation)
-        for index in (each.left, each.right)
-        for term in opaque_terms(index)
-    }
+    asked = {term for index in compared(part) for term in opaque_terms(index)}
     return not asked >= {*opaque_terms(bounds.start), *opaque_terms(bounds.stop)}
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from looptrans.ir.affine import Form, form_of, is_same, sides, simplified, total
-from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.condition import compared
 from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, plain, substitute
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Loop, Node, Program
@@ -123,13 +123,6 @@ def segments_of(program: Program) -> dict[str, Segments]:
     return found
 
 
-def _sides(condition: Condition) -> Iterator[Index]:
-    for part in walk_condition(condition):
-        if isinstance(part, Relation):
-            yield part.left
-            yield part.right
-
-
 def _count(program: Program, rise: Rise) -> Index:
     """Return how many sequences there are whose first rows an array says.
 
@@ -145,7 +138,7 @@ def _count(program: Program, rise: Rise) -> Index:
             guards = (*place.conditions, *(g.condition for g in relation.generators))
             for index in (
                 *ends,
-                *chain.from_iterable(map(_sides, guards)),
+                *chain.from_iterable(map(compared, guards)),
                 *relation.access.indices,
             ):
                 for term in opaque_terms(index):
