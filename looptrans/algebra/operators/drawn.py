@@ -18,7 +18,7 @@ import mpmath
 
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.numbers import NoNumber, Number, evaluate
-from looptrans.ir.condition import ALWAYS, Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, with_tests
 from looptrans.ir.evaluate import evaluate as index_at
 from looptrans.ir.index import Arith, Index, Param, parameters, variables, walk
 from looptrans.ir.rewrite import replaced
@@ -172,19 +172,16 @@ class Drawn:
         return replaced(value, change)
 
     def _tested(self, condition: Condition, fixed: int) -> Condition:
-        match condition:
-            case Relation(op, left, right):
-                return Data(Compare(op, self._place(left), self._place(right)))
-            case Data(value):
-                return Data(self._made(value, fixed))
-            case Every(parts):
-                return Every(tuple(self._tested(part, fixed) for part in parts))
-            case Some(parts):
-                return Some(tuple(self._tested(part, fixed) for part in parts))
-            case Not(part):
-                return Not(self._tested(part, fixed))
-            case _:
-                return condition
+        def each(test: Condition) -> Condition:
+            match test:
+                case Relation(op, left, right):
+                    return Data(Compare(op, self._place(left), self._place(right)))
+                case Data(value):
+                    return Data(self._made(value, fixed))
+                case _:
+                    return test
+
+        return with_tests(condition, each)
 
     def _element(self, read: Value, access: Access, fixed: int) -> Value:
         if not any(self.recurrence.loop in variables(index) for index in access.indices):

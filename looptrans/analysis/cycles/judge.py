@@ -11,6 +11,7 @@ stale.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -161,7 +162,7 @@ def _variables(access: Access) -> frozenset[str]:
     return _loops_in(access.indices)
 
 
-def _loops_in(indices: tuple[Index, ...]) -> frozenset[str]:
+def _loops_in(indices: Iterable[Index]) -> frozenset[str]:
     return frozenset(name for index in indices for name in variables(index))
 
 
@@ -183,7 +184,7 @@ def _values_used(statement: StatementModel) -> frozenset[str]:
 
 def _compared(condition: Condition) -> frozenset[str]:
     """Return the variables in the comparisons of a condition."""
-    return frozenset(_loops_in(compared(condition)))
+    return _loops_in(compared(condition))
 
 
 def judge_claims(analysis: Analysis) -> tuple[ClaimFact, ...]:
