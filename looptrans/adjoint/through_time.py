@@ -42,7 +42,7 @@ def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
     made = tuple(n for n in found.program.body if isinstance(n, Declaration))
     nests = tuple(n for n in found.program.body if not isinstance(n, Declaration))
     ordered = in_time(nests, tied, replace(found.program, body=made))
-    taken = {name for each in (True, False) for name in touched(tuple(ordered), writes=each)}
+    taken = touched(tuple(ordered))
     handed = tuple(a for a in seen.before if a in taken)
     known = {each.name for each in found.saved}
     saved = tuple(

@@ -365,7 +365,7 @@ class Writer:
             used = {*single}  # a loop that runs once is no row of a block
             for scalar in scalars.values():
                 used |= set(free_variables(scalar.value))
-                used |= {n for index in scalar.cell.indices for n in variables(index)}
+                used |= scalar.cell.variables
             for condition in tested:
                 used |= condition_variables(condition)
             for g in generators:

@@ -289,6 +289,11 @@ class Program:
     leading: tuple[str, ...] = ()
     source: Source = field(default=Source("<listing>", ""), compare=False)
 
+    @property
+    def input_names(self) -> set[str]:
+        """The names of the arrays that come from outside."""
+        return {array.name for array in self.arrays if array.role == "input"}
+
     def array(self, name: str) -> Array:
         """Return the array called `name`.
 

@@ -51,6 +51,11 @@ class Access:
         """The rank of what is read or written: the number of whole dimensions."""
         return len(self.subscripts) - len(self.indices)
 
+    @property
+    def variables(self) -> set[str]:
+        """The variables in the subscripts."""
+        return {name for index in self.indices for name in variables(index)}
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -257,6 +262,16 @@ def shared_parts(value: Value) -> Iterator[Value]:
                 waiting.append(child)
 
 
+def cells_read(value: Value) -> list[Access]:
+    """Return what a value reads, left to right, what is read twice twice."""
+    return [part.access for part in walk_value(value) if isinstance(part, Read)]
+
+
+def arrays_read(value: Value) -> set[str]:
+    """Return the arrays and scalars that a value reads."""
+    return {access.array for access in cells_read(value)}
+
+
 def free_variables(value: Value) -> tuple[str, ...]:
     """Return the variables a value mentions and does not bind, in order of appearance.
 
@@ -300,12 +315,7 @@ def _own_indices(value: Value) -> tuple[Index, ...]:
 
 def arrays_tested(condition: Condition) -> set[str]:
     """Return the arrays and scalars whose values a condition depends on."""
-    return {
-        part.access.array
-        for value in data_of(condition)
-        for part in walk_value(value)
-        if isinstance(part, Read)
-    }
+    return {array for value in data_of(condition) for array in arrays_read(value)}
 
 
 def rank_of(value: Value) -> int:

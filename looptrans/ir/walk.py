@@ -297,31 +297,33 @@ def _value_reads(
                 _value_reads(child, condition, generators, found)
 
 
-def touched(body: tuple[Node, ...], *, writes: bool | None = None) -> set[str]:
-    """Return the arrays and scalars that statements and conditions write, or those they read.
+def read_by(node: Assign | If) -> set[str]:
+    """Return the arrays and scalars that a statement, or the condition of a guard, reads."""
+    return {relation.access.array for relation in accesses(node) if not relation.is_write}
 
-    Args:
-        body: The statements.
-        writes: Whether to return those that are written, or those that are read; by default both.
-    """
+
+def read_in(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays and scalars that the statements and conditions of a block read."""
+    statements = (node for node in nodes(body) if isinstance(node, Assign | If))
+    return {name for node in statements for name in read_by(node)}
+
+
+def written_in(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays and scalars that the statements of a block write."""
     return {
-        relation.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-        if writes is None or relation.is_write == writes
+        target.array for node in nodes(body) if isinstance(node, Assign) for target in node.targets
     }
+
+
+def touched(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays and scalars that a block reads or writes."""
+    return read_in(body) | written_in(body)
 
 
 @remembered
 def written(program: Program) -> frozenset[str]:
-    """Return the names of the arrays and scalars the statements write."""
-    return frozenset(
-        target.array
-        for place in placed(program)
-        if isinstance(place.node, Assign)
-        for target in place.node.targets
-    )
+    """Return the arrays and scalars that a program writes."""
+    return frozenset(written_in(program.body))
 
 
 @remembered

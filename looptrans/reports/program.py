@@ -18,7 +18,7 @@ from looptrans.ir.walk import placed
 
 def program_json(program: Program) -> str:
     """Return the listing and what its names stand for, schema `looptrans.show/1`."""
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     document = {
         "schema": "looptrans.show/1",
         "program": program.name,

@@ -20,11 +20,6 @@ from looptrans.ir.value import (
 )
 
 
-def arrays_in(value: Value) -> set[str]:
-    """Return the arrays a value reads."""
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
-
-
 def are_apart(one: Access, other: Access) -> bool:
     """Tell whether two accesses are surely to different cells."""
     if one.array != other.array:

@@ -29,7 +29,7 @@ from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
-from looptrans.ir.walk import accesses, nodes, touched
+from looptrans.ir.walk import accesses, nodes, read_in, written_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import rename_variable
 from looptrans.transforms.rows.ends_asked import end_of, start_of
@@ -138,7 +138,7 @@ def _independent(body: tuple[Node, ...], tied: Tied) -> list[tuple[Node, ...]]:
 
 
 def _both(node: Node) -> tuple[set[str], set[str]]:
-    return touched((node,), writes=False), touched((node,), writes=True)
+    return read_in((node,)), written_in((node,))
 
 
 def _edges(
@@ -170,13 +170,13 @@ def _set_before(nests: tuple[Node, ...], number: int, zeros: Collection[str]) ->
     Sums commute: what is set once in an array of zeros may be added instead, behind them.
     """
     own = nests[number]
-    names = touched((own,), writes=True)
+    names = written_in((own,))
     if not _sets_once(own, names & set(zeros)):
         return set()
     found = set()
     for m in range(number + 1, len(nests)):
         other = nests[m]
-        common = names & touched((other,), writes=True)
+        common = names & written_in((other,))
         if common and common <= set(zeros) and _adds(other, common):
             found.add(m)
     return found
@@ -252,10 +252,10 @@ def _touched(node: Node) -> tuple[set[str], set[str]]:
 
     A scalar that it writes is its own.
     """
-    written = touched((node,), writes=True)
+    written = written_in((node,))
     statements = (n for n in nodes((node,)) if isinstance(n, Assign))
     own = {target.array for n in statements for target in n.targets if not target.subscripts}
-    return touched((node,), writes=False) - own, written
+    return read_in((node,)) - own, written
 
 
 def _only_set(node: Node) -> Node:
@@ -445,8 +445,7 @@ def _cells(node: Node, tied: Tied) -> tuple[set[Access], set[Access]]:
 
 def _plain(node: Node, tied: Tied) -> tuple[set[str], set[str]]:
     """Return what else a node reads, and what it writes."""
-    reads, writes = (touched((node,), writes=each) for each in (False, True))
-    return reads - tied.carried, writes - tied.carried
+    return read_in((node,)) - tied.carried, written_in((node,)) - tied.carried
 
 
 def _conflict(one: tuple[set[str], set[str]], other: tuple[set[str], set[str]]) -> bool:
@@ -456,8 +455,8 @@ def _conflict(one: tuple[set[str], set[str]], other: tuple[set[str], set[str]]) 
 def _may_precede(node: Node, other: Node, tied: Tied) -> bool:
     """Tell whether a node sets what is carried, and another before it has no part in that."""
     node = tied.closed(_only_set(node))
-    written, set_there = (touched((n,), writes=True) for n in (node, other))
-    names, its = (touched((n,), writes=False) for n in (node, other))
+    written, set_there = (written_in((n,)) for n in (node, other))
+    names, its = (read_in((n,)) for n in (node, other))
     return bool(written & tied.carried) and not (names | written) & set_there and not written & its
 
 
@@ -499,7 +498,7 @@ def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
         if isinstance(n, Assign | If)
         for each in accesses(n)
         if not each.access.subscripts
-    } - touched((closed,), writes=True)
+    } - written_in((closed,))
     known = [Assign("S", (Access(name, ()),), (ZERO,)) for name in sorted(elsewhere)]
     whole = tied.with_arrays(replace(around, body=(*around.body, *known, closed), outputs=()))
     late = dependences(whole, bases=("memory",), kinds=("anti", "output"), witnesses=False)

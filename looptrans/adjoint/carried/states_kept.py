@@ -34,7 +34,7 @@ from looptrans.ir.source import Source
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, accesses, placed, touched
+from looptrans.ir.walk import Placed, accesses, placed, touched, written_in
 from looptrans.transforms.editing.extents import (
     Ranges,
     declared_range,
@@ -221,7 +221,7 @@ def _with_start(program: Program, state: _State) -> Program:
     name, array = state.array.name, state.array
     fill = creation_of(program, name)
     before = [p for p in placed(program) if p.position < state.loop.position]
-    if not array.rank or any(name in touched((p.node,), writes=True) for p in before):
+    if not array.rank or any(name in written_in((p.node,)) for p in before):
         return program
     value = None if fill is None else first_value(fill)
     if value is None:
@@ -292,7 +292,7 @@ def _state(program: Program, name: str) -> _State | None:
             for position, loop in zip(place.loop_positions, place.loops, strict=True)
         ]
         subscripts = set(target.subscripts)
-        own = {name for index in target.indices for name in variables(index)}
+        own = target.variables
         over = [p for p in paths if p.position not in anew and p.variable not in own]
         if len(over) != 1 or not _hands_on(program, place, name, over[0]):
             continue
@@ -365,7 +365,7 @@ def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
         place.position[: len(path.position)] == path.position
         for path in loops
         for place in placed(program)
-        if any(name in touched((place.node,), writes=each) for each in (True, False))
+        if name in touched((place.node,))
     )
 
 

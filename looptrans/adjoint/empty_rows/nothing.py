@@ -16,7 +16,16 @@ from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, negation
 from looptrans.ir.index import Index, Var
-from looptrans.ir.value import Access, Call, Compare, Generator, Read, Reduce, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Call,
+    Compare,
+    Generator,
+    Read,
+    Reduce,
+    Value,
+    cells_read,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ class Nothing:
 
     def _divisors(self, value: Value) -> list[Access]:
         """Return the sums of exponentials that a value reads."""
-        reads = [part.access for part in walk_value(value) if isinstance(part, Read)]
+        reads = cells_read(value)
         return [access for access in dict.fromkeys(reads) if access.array in self.totals]
 
     def has_no_terms(self, gathered: Access, given: Condition) -> bool:

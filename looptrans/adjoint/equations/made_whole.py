@@ -152,7 +152,7 @@ def _is_of_weights(system: System, definition: Definition) -> bool:
 def _is_read_again(read: AccessSite, level: int) -> bool:
     """Tell whether a loop that says nothing of a cell stands outside of one that does."""
     place, access = read.place, read.relation.access
-    named = {name for index in access.indices for name in variables(index)}
+    named = access.variables
     around = zip(place.loops, place.loop_positions, strict=True)
     inside = [loop.variable for loop, position in around if len(position) > level]
     inside += [generator.variable for generator in read.relation.generators]
@@ -212,5 +212,5 @@ def _looked_at(value: Value) -> Iterator[str]:
             inside = [each for each in walk_value(part.body) if isinstance(each, Call)]
         reads = (p.access for each in inside for p in walk_value(each) if isinstance(p, Read))
         for access in reads:
-            if own & {name for index in access.indices for name in variables(index)}:
+            if own & access.variables:
                 yield access.array

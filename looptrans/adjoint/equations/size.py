@@ -178,7 +178,7 @@ def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:
                 if not isinstance(read, Read):
                     continue
                 inner = system.definitions.get(read.access.array)
-                used = {n for index in read.access.indices for n in variables(index)}
+                used = read.access.variables
                 if inner is None or not used & bound:
                     continue
                 if _is_worked_out_sum(system, inner, sizes):

@@ -49,7 +49,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
-    walk_value,
+    cells_read,
 )
 
 LOST: Final = 1024.0
@@ -145,7 +145,7 @@ def _is_by_rows(system: System, weight: Weight) -> bool:
     """Tell whether the first indices of a weight are those of its sum."""
     own = system.definitions[weight.name]
     first = own.variables[: len(system.definitions[weight.total].variables)]
-    reads = [part.access for part in walk_value(own.value) if isinstance(part, Read)]
+    reads = cells_read(own.value)
     return Access(weight.total, tuple(map(Var, first))) in reads
 
 

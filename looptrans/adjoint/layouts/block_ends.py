@@ -26,7 +26,7 @@ from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Binary, Const, Generator, Read, Select, Value
-from looptrans.ir.walk import accesses, touched
+from looptrans.ir.walk import accesses, written_in
 
 
 def within_ends(program: Program, arrays: Collection[str], listed: Program) -> Program:
@@ -40,7 +40,7 @@ def within_ends(program: Program, arrays: Collection[str], listed: Program) -> P
     Raises:
         NotDifferentiated: What is read there may be what the program has put there.
     """
-    made = touched(program.body, writes=True)
+    made = written_in(program.body)
     fills: dict[str, Const] = {}
     for array in program.arrays:
         creation = creation_of(listed, array.name)

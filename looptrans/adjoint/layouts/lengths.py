@@ -24,7 +24,15 @@ from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, Whole, walk_value
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Range,
+    Reduce,
+    Value,
+    Whole,
+    cells_read,
+)
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.editing.accesses import accesses_in
 
@@ -80,7 +88,7 @@ class Extended:
         known = {a.name for a in program.arrays if not alike or a.role == "input"}
         rows = {name: each for name, each in self.rows.items() if name in known}
         rows |= {new: self.rows[old] for new, old in alike.items() if old in self.rows}
-        fixed = {a.name for a in self.listing.arrays if a.role == "input"} | set(alike)
+        fixed = self.listing.input_names | set(alike)
         while True:
             body = _Cut(rows).body(program.body, ())
             more = dict(_more(replace(program, body=body), rows, fixed))
@@ -211,7 +219,7 @@ class _Cut:
         def change(part: Value) -> Value | None:
             if not isinstance(part, Reduce):
                 return None
-            read = [p.access for p in walk_value(part.body) if isinstance(p, Read)]
+            read = cells_read(part.body)
             outer = around
             generators: list[Generator] = []
             for g in part.generators:

@@ -27,7 +27,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.naming import fresh_name
 
 
@@ -37,7 +37,7 @@ def with_products_as_sums(program: Program) -> Program:
     Args:
         program: The program.
     """
-    made = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+    made = written_in(program.body)
     written = {
         (use.access.array, number)
         for use in uses_of(program)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.equations.sums import held_together
 from looptrans.adjoint.layouts.views import (
     Use,
@@ -32,7 +32,16 @@ from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, Whole, walk_value
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Range,
+    Reduce,
+    Value,
+    Whole,
+    arrays_read,
+    cells_read,
+)
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of
 
@@ -206,7 +215,7 @@ class TakenBack:
                 return None
             generators: list[Generator] = []
             inside = dict(around)
-            read = _reads(part.body)
+            read = cells_read(part.body)
             for g in self._sequences_first(part):
                 rows = self._of(g.variable, ((access, False) for access in read), inside)
                 bounds = g.range
@@ -222,7 +231,7 @@ class TakenBack:
     def _sequences_first(self, sum_: Reduce) -> tuple[Generator, ...]:
         """Return the generators of a sum with those over sequences before those over rows."""
         order = list(sum_.generators)
-        for found in map(self._row_of, _reads(sum_.body)):
+        for found in map(self._row_of, cells_read(sum_.body)):
             names = [g.variable for g in order]
             if found is None or not {*found} <= {*names}:
                 continue
@@ -291,11 +300,11 @@ def _adds_up(body: tuple[Node, ...]) -> bool:
         match node:
             case Assign(targets=(target,), values=(value,)):
                 if target.array in numbers:
-                    if arrays_in(value) & sums:
+                    if arrays_read(value) & sums:
                         return False
                     continue
                 found = accumulation(target, value)
-                if found is None or found[0] != "sum" or arrays_in(found[1]) & sums:
+                if found is None or found[0] != "sum" or arrays_read(found[1]) & sums:
                     return False
             case If(orelse=()) if {r.access.array for r in accesses(node)} & sums:
                 return False
@@ -328,7 +337,3 @@ def _is_one_of(condition: Condition, known: tuple[Relation, ...]) -> bool:
         and is_same(condition.right, each.right)
         for each in known
     )
-
-
-def _reads(value: Value) -> list[Access]:
-    return [part.access for part in walk_value(value) if isinstance(part, Read)]

@@ -12,7 +12,7 @@ from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, plain
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.walk import accesses, nodes, placed, read_by
 from looptrans.transforms.rows.segments import Rows
 
 T = TypeVar("T")
@@ -120,10 +120,8 @@ def sets_first(body: tuple[Node, ...], numbers: set[str]) -> bool:
 
 def _sets_first(body: tuple[Node, ...], numbers: set[str], known: set[str]) -> bool:
     for node in body:
-        if isinstance(node, Assign | If):
-            read = {r.access.array for r in accesses(node) if not r.is_write}
-            if not read & numbers <= known:
-                return False
+        if isinstance(node, Assign | If) and not read_by(node) & numbers <= known:
+            return False
         match node:
             case Assign():
                 known |= {t.array for t in node.targets if not t.subscripts}

@@ -37,7 +37,7 @@ from looptrans.ir.index import (
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed, replaced, rewritten, value_changed
 from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 
@@ -105,7 +105,7 @@ def pairs_of(program: Program, is_extent: Callable[[Index, Index], bool], ways: 
     """
     found: list[Pair] = []
     uses = list(uses_of(program))
-    made = touched(program.body, writes=True)
+    made = written_in(program.body)
     for array in program.arrays:
         mine = [use for use in uses if use.access.array == array.name]
         known = array.element == "float" and array.name in made and mine

@@ -37,7 +37,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.walk import accesses, nodes, placed, read_by, written
 
 
 def cell_without_lets(access: Access) -> Access:
@@ -98,9 +98,9 @@ def with_indices_put_in(program: Program) -> Program:
     once = _set_once(program)
     if not once:
         return program
-    written = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+    taken = written(program)
     given = {a.name for a in program.arrays if a.element == "int" and a.role == "input"}
-    body = _with_numbers(program.body, once, frozenset(given - written), {})
+    body = _with_numbers(program.body, once, frozenset(given - taken), {})
     return replace(program, body=body)
 
 
@@ -193,7 +193,7 @@ def _variables(value: Value) -> set[str]:
             case IndexValue(index):
                 found |= {*variables(index)}
             case Read(access):
-                found |= {name for index in access.indices for name in variables(index)}
+                found |= access.variables
             case _:
                 pass
     return found
@@ -211,7 +211,7 @@ def unread_integers(program: Program) -> frozenset[str]:
         read = {*program.outputs}
         for node in (n for n in nodes(program.body) if isinstance(n, Assign | If)):
             if not is_set_in_vain(node, unread):
-                read |= {r.access.array for r in accesses(node) if not r.is_write}
+                read |= read_by(node)
         if unread == integers - read:
             return unread
         unread = frozenset(integers - read)

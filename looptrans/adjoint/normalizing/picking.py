@@ -14,13 +14,22 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from looptrans.adjoint.carried.accumulating import arrays_in
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, conjuncts
 from looptrans.ir.index import Index, Var, lets, opaque_terms, plain, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Access, Binary, Create, Range, Read, Select, Value, Whole
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Create,
+    Range,
+    Read,
+    Select,
+    Value,
+    Whole,
+    arrays_read,
+)
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.accesses import listed
@@ -178,7 +187,7 @@ class _Picking:
                 put = chosen
             case _:
                 put = value
-        if target.array in arrays_in(put) or target.array not in self.floats:
+        if target.array in arrays_read(put) or target.array not in self.floats:
             return None
         if not inside.picks(condition, self.writes) or not self.is_zero(target, inside, cleared):
             return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TypeGuard
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import mentions, value_moved
 from looptrans.algebra.positional.values import add, is_number
@@ -33,6 +33,7 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
+    arrays_read,
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import AccessRelation, accesses, nodes
@@ -261,7 +262,7 @@ def _setting(access: Access, body: tuple[Node, ...]) -> tuple[int, Value] | None
         if access.array in writes:
             match node:
                 case Assign(targets=(target,), values=(value,)) if (
-                    target == access and access.array not in arrays_in(value)
+                    target == access and access.array not in arrays_read(value)
                 ):
                     return place, value
             return None

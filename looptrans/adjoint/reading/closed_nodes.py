@@ -46,7 +46,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.walk import live_out, nodes, written_in
 from looptrans.transforms.editing.accesses import accesses_in
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import loops_around
@@ -157,12 +157,7 @@ class ClosedNodes:
 
     def _sets_indices(self) -> bool:
         """Tell whether the loop sets integer scalars, which index expressions may read."""
-        written = {
-            target.array
-            for node in nodes(self.iteration.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        }
+        written = written_in(self.iteration.loop.body)
         return any(a.element == "int" and a.name in written for a in self.program.arrays)
 
     # The statements that stay
@@ -370,7 +365,7 @@ class ClosedNodes:
         ]
 
     def _loop(self, body: tuple[Node, ...]) -> Loop:
-        written = {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
+        written = written_in(body)
         inner = _with_body(self.iteration.loop, body, written)
         for loop in reversed(self.around):
             inner = _with_body(loop, (inner,), written)

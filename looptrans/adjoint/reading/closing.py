@@ -39,7 +39,17 @@ from looptrans.ir.listing import access_text, listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Binary, Call, Read, Real, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Read,
+    Real,
+    Select,
+    Value,
+    cells_read,
+    walk_value,
+)
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.editing.tree import (
@@ -169,7 +179,7 @@ def _begun_once(program: Program, exchange: Exchange) -> Program:
         last = next((n for n in inside if _sets(block[n], cell)), None)
         match block[first]:
             case Assign(targets=(target,), values=(value,)) if target == cell.access:
-                given = [part.access for part in walk_value(value) if isinstance(part, Read)]
+                given = cells_read(value)
             case _:
                 continue
         if last is None or any(program.array(access.array).role != "input" for access in given):

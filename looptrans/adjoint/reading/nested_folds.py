@@ -19,11 +19,10 @@ from looptrans.adjoint.reading.closed_nodes import NotClosed
 from looptrans.algebra.iterations.edges import edges_of
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.index import variables
 from looptrans.ir.listing import access_text, value_text
-from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.value import Read, free_variables, walk_value
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.program import Loop, Program
+from looptrans.ir.value import arrays_read, free_variables
+from looptrans.ir.walk import placed, written_in
 from looptrans.transforms.editing.tree import LoopPath, Position
 
 
@@ -57,16 +56,11 @@ class NestedFold:
         if others:
             raise NotClosed(f"besides the state of the loop inside, it hands on {others[0]}")
         for state in step.states:
-            if given & {n for index in state.access.indices for n in variables(index)}:
+            if given & state.access.variables:
                 raise NotClosed(f"each of its iterations has its own {access_text(state.access)}")
-        written = {
-            target.array
-            for node in nodes(self.path.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        }
+        written = written_in(self.path.loop.body)
         for parameter in step.parameters:
-            read = {p.access.array for p in walk_value(parameter.value) if isinstance(p, Read)}
+            read = arrays_read(parameter.value)
             if given & set(free_variables(parameter.value)) or read & written:
                 shown = value_text(parameter.value)
                 raise NotClosed(f"{shown} is not the same in all of its iterations")

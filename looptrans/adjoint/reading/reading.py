@@ -39,7 +39,7 @@ from looptrans.ir.index import Index, plain, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.ranges import upwards
 from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
-from looptrans.ir.walk import accesses, live_out, placed, touched, written
+from looptrans.ir.walk import accesses, live_out, placed, read_in, written, written_in
 from looptrans.transforms.editing.accesses import listed
 
 __all__ = ["Position", "Reading", "Site", "definitions_of"]
@@ -169,7 +169,7 @@ class _Reader:
 
         They have no gradient: how they come about does not matter.
         """
-        names = touched((node,), writes=True)
+        names = written_in((node,))
         return names.isdisjoint(self.needed) and not names.isdisjoint(self.for_integers)
 
     def _plain(self, index: Index, around: Around) -> Index:
@@ -229,8 +229,8 @@ def _settings(
     for node in body:
         match node:
             case Assign():
-                reads = touched((node,), writes=False)
-                yield touched((node,), writes=True), asked | reads
+                reads = read_in((node,))
+                yield written_in((node,)), asked | reads
             case If():
                 inside = asked | {each.access.array for each in accesses(node)}
                 yield from _settings((*node.body, *node.orelse), inside)

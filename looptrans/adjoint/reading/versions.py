@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.handed_on import hands_on
 from looptrans.adjoint.equations.apart import added
 from looptrans.adjoint.equations.definitions import Definition, full
@@ -45,6 +45,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    arrays_read,
 )
 
 
@@ -67,7 +68,7 @@ def write(state: State, place: Place, target: Access, value: Value) -> None:
     solved = solved_target(state, target, place, adds=adds)
     rest = [x for x in around.loops if x.position not in solved.dimensions]
     before = state.current[target.array]
-    if target.array in arrays_in(value):
+    if target.array in arrays_read(value):
         expanded = [x for x in rest if x.position in before.expanded]
         if len(expanded) != len(before.expanded):
             raise NotDifferentiated(

@@ -26,7 +26,7 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.ir.walk import accesses, live_out, nodes, placed, touched
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
@@ -155,7 +155,7 @@ def _with_array(loop: Loop, array: str) -> tuple[tuple[Node, ...], tuple[Node, .
     if not all(isinstance(node, Assign) or _is_plain(node) for node in nodes(loop.body)):
         return loop.body, ()
     rest = [node for node in nodes(loop.body) if isinstance(node, Assign)]
-    own = [node for node in rest if array in _touched(node)]
+    own = [node for node in rest if array in touched((node,))]
     for one in own:
         rest = [node for node in rest if node not in own]
         own += [node for node in rest if _meet(one, node)]
@@ -181,14 +181,10 @@ def _is_plain(node: Node) -> bool:
     return not any(opaque_terms(bound) for bound in (node.range.start, node.range.stop))
 
 
-def _touched(node: Assign) -> set[str]:
-    return {relation.access.array for relation in accesses(node)}
-
-
 def _meet(one: Assign, other: Assign) -> bool:
     """Tell whether one of two statements writes what the other touches."""
     written, its = ({t.array for t in node.targets} for node in (one, other))
-    return bool(written & _touched(other) or its & _touched(one))
+    return bool(written & touched((other,)) or its & touched((one,)))
 
 
 def unlabelled(node: Node) -> tuple[Node, ...]:

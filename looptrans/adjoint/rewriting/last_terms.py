@@ -24,7 +24,7 @@ from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Const, Read, Value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, touched
+from looptrans.ir.walk import accesses, live_out, nodes, read_in, touched, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.naming import fresh_label
 from looptrans.transforms.editing.tree import statements_in
@@ -148,7 +148,7 @@ def _sets(node: Node, target: Access) -> bool:
     """Tell whether a statement sets a cell, whatever was there."""
     if not isinstance(node, Assign) or node.targets != (target,):
         return False
-    return target.array not in touched((node,), writes=False)
+    return target.array not in read_in((node,))
 
 
 def _own(target: Access) -> set[str]:
@@ -170,11 +170,11 @@ def _places(body: Sequence[Node]) -> Iterator[tuple[int, int]]:
                 continue
             beside = tuple(body[number + 1 : at])
             name = node.targets[0].array
-            made_of = touched((node,), writes=False) - {name}
+            made_of = read_in((node,)) - {name}
             passes = [each.range for each in body[at + 1 :] if isinstance(each, Loop)]
             if (
                 name not in touched(beside)
-                and not made_of & touched((loop, *beside), writes=True)
+                and not made_of & written_in((loop, *beside))
                 and loop.range in passes
                 and all(_has_begun(body[:number], each) for each in made_of)
             ):
@@ -186,7 +186,7 @@ def _has_begun(before: Sequence[Node], name: str) -> bool:
 
     Where m begins with -inf, exp(s - m) is infinite until m has seen something.
     """
-    setting = [node for node in before if name in touched((node,), writes=True)]
+    setting = [node for node in before if name in written_in((node,))]
     is_fold = [isinstance(node, Loop) for node in setting]
     if not any(is_fold):
         return True

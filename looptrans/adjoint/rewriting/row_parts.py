@@ -99,7 +99,7 @@ def with_parts_of_rows(program: Program) -> RowParts | None:
         rows = _rows(others, each)
         # A part that other loops tell cells apart of would be as large as what it is added to.
         told = {loop.variable for loop in rows}
-        if told > _names(each.target) and _has_results(program, each, told):
+        if told > each.target.variables and _has_results(program, each, told):
             added.append(replace(each, rows=rows))
     if not added:
         return None
@@ -132,7 +132,7 @@ def _candidates(program: Program) -> list[_Added]:
             continue
         if program.array(target.array).element != "float":
             continue
-        if all(loop.variable in _names(target) for loop in place.loops):
+        if all(loop.variable in target.variables for loop in place.loops):
             continue
         outermost = place.loop_positions[0]
         sites = [s for s in sites_of(program, target.array) if outermost in s.place.loop_positions]
@@ -159,16 +159,12 @@ def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:
     tell them apart. A cell for each head is too few.
     """
     outermost = node_at(program, each.place.loop_positions[0])
-    return len(_names(each.target)) < _MANY or any(
-        target.array != each.target.array and _names(target) >= rows
+    return len(each.target.variables) < _MANY or any(
+        target.array != each.target.array and target.variables >= rows
         for node in nodes((outermost,))
         if isinstance(node, Assign)
         for target in node.targets
     )
-
-
-def _names(access: Access) -> set[str]:
-    return {name for index in access.indices for name in variables(index)}
 
 
 def _without(program: Program, labels: set[str]) -> Program:
@@ -253,7 +249,7 @@ def _joined(each: _Added, name: str) -> Node:
     both = (Read(each.target), Read(_part(each, name)))
     joined: Value = Binary("+", *both) if each.operator == "sum" else Call(each.operator, both)
     inner: Node = Assign("S", (each.target,), (joined,))
-    own = _names(each.target)
+    own = each.target.variables
     # What tells the cells apart is outermost.
     for loop in sorted(each.rows, key=lambda loop: loop.variable not in own)[::-1]:
         inner = Loop(loop.variable, loop.range, (inner,))

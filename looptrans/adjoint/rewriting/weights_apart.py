@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.rewriting.unread import without_unread
 from looptrans.algebra.positional.values import ZERO, add, divide, is_number, multiply
@@ -32,6 +32,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    arrays_read,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
@@ -203,7 +204,7 @@ class _Known:
 
     def is_weight(self, value: Value) -> bool:
         """Tell whether an exponential is a part of a value from which a maximum is taken off."""
-        return bool(arrays_in(value) & self.weights) or any(
+        return bool(arrays_read(value) & self.weights) or any(
             isinstance(part, Call) and part.function in ("exp", "exp2") and self.waits_for(part)
             for part in walk_value(value)
         )
@@ -253,7 +254,7 @@ class _Known:
         if any(ranges.get(loop.variable) != loop.range for loop in place.loops):
             return None
         (value,) = node.values
-        if access.array in arrays_in(value):
+        if access.array in arrays_read(value):
             return None
         if place.position >= self.site.position or not self._is_still(value, place):
             return None

@@ -20,7 +20,6 @@ from looptrans.ir.condition import (
     negation,
     opposite,
 )
-from looptrans.ir.index import variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -73,7 +72,7 @@ class WorkedOut:
                 case Read(access) if access.array in system.definitions:
                     if self.is_stored(access.array):
                         return None
-                    if {n for i in access.indices for n in variables(i)} & bound:
+                    if access.variables & bound:
                         # Inside a sum there is no place for a statement.
                         inner = system.instance(access.array, access.indices)
                         return self._out(inner, bound, reader, under)

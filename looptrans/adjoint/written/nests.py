@@ -26,7 +26,17 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.rewrite import access_changed, condition_changed, replaced, value_changed
-from looptrans.ir.value import Access, Binary, Generator, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Generator,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    cells_read,
+    walk_value,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +136,7 @@ def _gather_rows_apart(first: Nest, second: Nest) -> bool:
 def _kept(nest: Nest) -> set[frozenset[str]]:
     """Return for the rows that a nest gathers the loops that tell which one it is."""
     loops = {g.variable for g in nest.loops}
-    return {
-        frozenset(loops & {n for index in u.target.indices for n in variables(index)})
-        for u in nest.updates
-        if u.adds and u.inner
-    }
+    return {frozenset(loops & u.target.variables) for u in nest.updates if u.adds and u.inner}
 
 
 def _looks_up(nest: Nest) -> bool:
@@ -183,11 +189,11 @@ def _with_some_of(first: Nest, second: Nest) -> Nest | None:
 
 def _is_a_number_of_rows(update: Update, nest: Nest) -> bool:
     """Tell whether what is added has no row that the loops that are summed over go through."""
-    kept = {name for index in update.target.indices for name in variables(index)}
+    kept = update.target.variables
     summed = {g.variable for g in nest.loops} - kept
     inner = {g.variable for g in update.inner}
-    read = [part.access for part in walk_value(update.value) if isinstance(part, Read)]
-    names = ({name for index in access.indices for name in variables(index)} for access in read)
+    read = cells_read(update.value)
+    names = (access.variables for access in read)
     return not any(each & inner and each & summed for each in names)
 
 
@@ -282,7 +288,7 @@ def _share_work(first: Nest, second: Nest) -> bool:
     }
     return any(
         not summed
-        or summed & {n for index in s.cell.indices for n in variables(index)}
+        or summed & s.cell.variables
         or any(isinstance(part, Reduce) for part in walk_value(s.value))
         for s in second.scalars
         if s.cell in known
@@ -315,7 +321,7 @@ def _summed_rows(nest: Nest, loops: set[str]) -> set[tuple[str, tuple[Index | No
     found = set()
     values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
     for read in (p.access for v in values for p in walk_value(v) if isinstance(p, Read)):
-        names = {name for index in read.indices for name in variables(index)}
+        names = read.variables
         if names & (loops - around):
             row = tuple(i if set(variables(i)) <= loops else None for i in read.indices)
             found |= {(read.array, row)} if None in row else set()
@@ -326,9 +332,7 @@ def _same_shape(first: Nest, second: Nest) -> bool:
     """Tell whether nests that share no values set alike, or add over the same loops."""
     loops = {g.variable for g in first.loops}
     summed = {
-        frozenset(loops - {n for index in u.target.indices for n in variables(index)})
-        for nest in (first, second)
-        for u in nest.updates
+        frozenset(loops - u.target.variables) for nest in (first, second) for u in nest.updates
     }
     if len(summed) > 1:
         return False

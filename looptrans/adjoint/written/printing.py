@@ -21,9 +21,9 @@ from looptrans.ir.value import (
     Reduce,
     Unary,
     Value,
+    cells_read,
     condition_variables,
     free_variables,
-    walk_value,
 )
 
 _INDENT = "    "
@@ -131,7 +131,7 @@ class _NestText:
         values = {s.cell: s.value for s in self.nest.scalars}
         queue = [value]
         while queue:
-            for access in _cells(queue.pop()):
+            for access in cells_read(queue.pop()):
                 if access in values and access not in found:
                     found.add(access)
                     queue.append(values[access])
@@ -223,7 +223,3 @@ def _only(value: Value) -> Condition:
 
 def _moved(index: Index, new: dict[str, Index]) -> Index:
     return substitute(index, new) if variables(index) else index
-
-
-def _cells(value: Value) -> list[Access]:
-    return [part.access for part in walk_value(value) if isinstance(part, Read)]

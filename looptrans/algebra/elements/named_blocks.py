@@ -144,7 +144,7 @@ def _require_known(passes: BlockPasses, values: Iterable[Value]) -> None:
 
 def _require_known_beginnings(program: Program, before: Recurrence) -> None:
     """See to it that states begin as numbers or inputs."""
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     for state in before.states:
         reason = f"{access_text(state.access)} begins as what is not known"
         for part in walk_value(state.initial):

@@ -30,7 +30,7 @@ from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.operators.laws import Law
 from looptrans.algebra.operators.search import Search
 from looptrans.algebra.operators.tried import tried_text
-from looptrans.algebra.other_states.separable import Fusion, Large, Separable, written_in
+from looptrans.algebra.other_states.separable import Fusion, Large, Separable
 from looptrans.algebra.positional.bound_names import bound, called, nameless
 from looptrans.algebra.positional.cells import (
     condition_moved,
@@ -40,7 +40,7 @@ from looptrans.algebra.positional.cells import (
     same_range,
     value_moved,
 )
-from looptrans.algebra.positional.values import arrays_of, names_of, put
+from looptrans.algebra.positional.values import names_of, put
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
@@ -53,9 +53,10 @@ from looptrans.ir.value import (
     Real,
     Select,
     Value,
+    arrays_read,
     walk_value,
 )
-from looptrans.ir.walk import Placed, inner_bodies, placed
+from looptrans.ir.walk import Placed, inner_bodies, placed, written_in
 from looptrans.transforms.editing.naming import fresh_name
 
 
@@ -192,7 +193,7 @@ class _Work:
             if isinstance(node, Assign) and len(node.targets) == 1:
                 value = _defined(node.values[0], known_here)
                 found = [d for d in found if d.access != node.targets[0]]
-                if node.targets[0].array not in arrays_of(value):
+                if node.targets[0].array not in arrays_read(value):
                     found.append(_Definition(node.targets[0], value, frozenset({node.label})))
         return found
 
@@ -428,7 +429,7 @@ class _Work:
 
 def _is_stale(definition: _Definition, written: set[str]) -> bool:
     """Tell whether a definition no longer holds once some arrays were written."""
-    return definition.access.array in written or bool(arrays_of(definition.value) & written)
+    return definition.access.array in written or bool(arrays_read(definition.value) & written)
 
 
 def _name(value: Value) -> str:

@@ -13,7 +13,6 @@ from looptrans.ir.value import (
     Binary,
     Call,
     Const,
-    Read,
     Real,
     Select,
     Unary,
@@ -174,8 +173,3 @@ def without_repeats(value: Value) -> Value:
         return None
 
     return Select(value.condition, replaced(value.chosen, change), value.otherwise)
-
-
-def arrays_of(value: Value) -> set[str]:
-    """Return the arrays a value reads."""
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}

@@ -32,6 +32,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     Whole,
+    cells_read,
     condition_variables,
     walk_value,
 )
@@ -76,7 +77,7 @@ def _is_there(program: Program, condition: Condition, bounds: Range) -> bool:
     `seg[j - 1]` need not be where `range(0, j)` is empty, nor `x[0]` of D elements where `range(0,
     D)` is.
     """
-    reads = [part.access for part in walk_value(Holds(condition)) if isinstance(part, Read)]
+    reads = cells_read(Holds(condition))
     places = [(access.array, access.subscripts) for access in reads]
     asked = [*compared(condition), *(index for access in reads for index in access.indices)]
     places += [(term.array, term.arguments) for each in asked for term in opaque_terms(each)]

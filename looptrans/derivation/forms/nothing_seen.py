@@ -31,9 +31,10 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    arrays_read,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import written_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,9 @@ def with_nothing_seen(body: Sequence[Node], guards: Container[int]) -> tuple[Nod
             found.append(node)
         else:
             own = [top for top in tops if top.condition == guard.condition]
-            again = _Guarded(own, _written(guard.body))
+            again = _Guarded(own, written_in(guard.body))
             found.append(replace(guard, body=again.block(guard.body)))
-        written = _written((node,))
+        written = written_in((node,))
         tops = [kept for top in tops if (kept := _after(top, written)) is not None]
         if isinstance(node, Assign) and len(node.targets) == 1:
             starts[node.targets[0]] = node.values[0]
@@ -80,21 +81,12 @@ def with_nothing_seen(body: Sequence[Node], guards: Container[int]) -> tuple[Nod
     return tuple(found)
 
 
-def _written(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays and scalars that a block writes."""
-    return {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
-
-
 def _after(top: Top, written: set[str]) -> Top | None:
     """Return what is still known of a maximum after something was written."""
     if top.cell.array in written:
         return None
-    offered = tuple(v for v in top.offered if not _arrays(v) & written)
+    offered = tuple(v for v in top.offered if not arrays_read(v) & written)
     return replace(top, offered=offered) if offered else None
-
-
-def _arrays(value: Value) -> set[str]:
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
 def _offered(node: If, starts: Mapping[Access, Value]) -> list[Top]:
@@ -114,7 +106,7 @@ def _offered(node: If, starts: Mapping[Access, Value]) -> list[Top]:
             case _:
                 parts[cell] = _put(value, parts)
     alone = [top for top in found if sum(top.cell.array == t.cell.array for t in found) == 1]
-    return [t for t in alone if not any(t.cell.array in _arrays(v) for v in t.offered)]
+    return [t for t in alone if not any(t.cell.array in arrays_read(v) for v in t.offered)]
 
 
 def _put(value: Value, parts: Mapping[Access, Value]) -> Value:
@@ -159,7 +151,7 @@ class _Guarded:
 
     def _is_lost(self, value: Value, top: Top, parts: Mapping[Access, Value]) -> bool:
         """Tell whether a value is no number where nothing but the infinity was offered."""
-        known = [v for v in top.offered if not _arrays(v) & self.written]
+        known = [v for v in top.offered if not arrays_read(v) & self.written]
         bottom = Const(top.bottom)
 
         def change(part: Value) -> Value | None:

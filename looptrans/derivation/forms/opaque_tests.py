@@ -34,7 +34,7 @@ from looptrans.ir.value import (
     Value,
     Whole,
 )
-from looptrans.ir.walk import accesses, touched
+from looptrans.ir.walk import accesses, read_in, written_in
 
 
 def with_tests_as_data(program: Program) -> Program:
@@ -42,7 +42,7 @@ def with_tests_as_data(program: Program) -> Program:
 
     What such arrays choose of an array that nothing writes is a number like any other.
     """
-    unwritten = {array.name for array in program.arrays} - touched(program.body, writes=True)
+    unwritten = {array.name for array in program.arrays} - written_in(program.body)
 
     def number(part: Value) -> Value | None:
         match part:
@@ -119,8 +119,8 @@ def _node(node: Node) -> tuple[Node, ...]:
             return (replace(node, values=tuple(replaced(v, _value) for v in node.values)),)
         case If(condition, inner, ()):
             tested = _condition(condition)
-            asked = touched((replace(node, body=()),), writes=False)
-            stays = not asked & touched(inner, writes=True)
+            asked = read_in((replace(node, body=()),))
+            stays = not asked & written_in(inner)
             if tested != condition and stays and all(_is_plain(each) for each in inner):
                 return tuple(_under(tested, each) for each in _body(inner))
             return (replace(node, body=_body(inner)),)

@@ -24,7 +24,7 @@ from looptrans.ir.program import Assign, Atomic, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import nodes, placed, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.tree import LoopPath, Position, loop_paths, node_at, replace_at
 
@@ -141,15 +141,7 @@ def _shared(program: Program, paths: list[LoopPath], folds: dict[str, Folding]) 
     """Return what iterations of loops add to and have not each to themselves, in order."""
     free = [freed(program, path, gathered=folds) for path in paths]
     own = [set(each.own) for each in free if each is not None]
-    inside = [
-        {
-            t.array
-            for node in nodes(path.loop.body)
-            if isinstance(node, Assign)
-            for t in node.targets
-        }
-        for path in paths
-    ]
+    inside = [written_in(path.loop.body) for path in paths]
     return tuple(
         name
         for name in folds

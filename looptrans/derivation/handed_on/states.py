@@ -27,7 +27,6 @@ from itertools import count, pairwise
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.forms.opaque_tests import about, with_tests_as_data
 from looptrans.derivation.handed_on.handed import Handed, handed
-from looptrans.derivation.one_loop.bodies import read_in
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.condition import Relation, conjunction
@@ -38,7 +37,7 @@ from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Range, Read, Value
 from looptrans.ir.verdict import Certificate, Verdict
-from looptrans.ir.walk import live_out, placed
+from looptrans.ir.walk import live_out, placed, read_in
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.any_products import with_any_products
 from looptrans.transforms.editing.naming import fresh_label, fresh_name

@@ -119,7 +119,7 @@ class KeptNests:
     def _names(self, wanted: list[str]) -> dict[str, str]:
         """Return what kept definitions are called: outputs as they were."""
         names = {self.reading.outputs[name]: name for name in self.program.outputs}
-        taken = {a.name for a in self.program.arrays if a.role == "input"}
+        taken = self.program.input_names
         taken |= {*names.values(), *(p.name for p in self.program.parameters)}
         taken |= {loop.variable for loop in loops(self.program)}
         for name in wanted:

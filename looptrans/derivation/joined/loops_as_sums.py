@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, are_apart, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation, are_apart
 from looptrans.algebra.positional.cells import mentions
 from looptrans.algebra.positional.values import is_number
 from looptrans.analysis.api import is_written_once
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.joined.passes import NAMES
-from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
@@ -38,10 +37,12 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
+    arrays_read,
+    cells_read,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
+from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed, read_in, written_in
 from looptrans.transforms.editing.tree import (
     Position,
     block_at,
@@ -252,7 +253,7 @@ def _carries_a_row(loop: Loop, besides: Loop | None, *, moved: bool = False) -> 
                     moves = any(mentions(target, name) for name in inner)
                     moves |= target.rank > 0 and not moved
                     kept = not mentions(target, loop.variable)
-                    read = arrays_in(value)
+                    read = arrays_read(value)
                     read = read.union(*(made_of.get(name, ()) for name in read))
                     yield moves and kept and target.array in read
                     made_of[target.array] = read
@@ -388,7 +389,7 @@ def _total(
     bound = {
         g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
     }
-    read = [part.access for part in walk_value(body) if isinstance(part, Read)]
+    read = cells_read(body)
     set_there = [t for node in nodes(left) if isinstance(node, Assign) for t in node.targets]
     if not all(are_apart(access, other) for access in read for other in set_there):
         return None
@@ -413,7 +414,7 @@ def _temporaries(
             return None
         known[own] = _put(node.values[0], known)
     # What one of them reads before it is set has been left by another iteration.
-    left = {a for value in known.values() for a in arrays_in(value)}
+    left = {a for value in known.values() for a in arrays_read(value)}
     return None if left & {cell.array for cell in known} else known
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, If, Loop, Node
 from looptrans.ir.walk import AccessRelation, accesses, nodes
 from looptrans.transforms.editing.substitute import rename_variable
@@ -80,7 +79,7 @@ def _gathers_only(node: Node, around: tuple[str, ...]) -> bool:
     """Tell whether all that a statement is summed over are loops around, and some are."""
     inside = _variables(node)
     targets = [t for each in nodes((node,)) if isinstance(each, Assign) for t in each.targets]
-    own = [{name for index in target.indices for name in variables(index)} for target in targets]
+    own = [target.variables for target in targets]
     return all(inside <= names and not set(around) <= names for names in own)
 
 

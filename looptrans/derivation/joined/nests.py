@@ -30,7 +30,6 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Reduce, Value, walk_value
-from looptrans.ir.walk import touched
 from looptrans.transforms.editing.tree import statements_in
 
 _INDICES = (Int, Var, Param, Arith, Neg, Extremum, Opaque, Let)
@@ -84,10 +83,6 @@ class Nest:
             for name, value in self.scalars.items()
             if any(isinstance(part, Reduce) for part in walk_value(value))
         }
-
-    def touched(self, *, writes: bool) -> set[str]:
-        """Return the arrays and scalars it writes, or those it reads."""
-        return touched(self.way[:1], writes=writes)
 
 
 def nests_of(program: Program) -> tuple[Nest, ...]:

@@ -27,9 +27,9 @@ from looptrans.ir.rewrite import (
     value_changed,
     with_accesses,
 )
-from looptrans.ir.value import Access, Generator, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Generator, Read, Reduce, Value, arrays_read
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.substitute import rename_variable, without_binders
 
@@ -135,7 +135,7 @@ def _divided(body: tuple[Node, ...], quotient: Arith, variable: str) -> tuple[No
 
 def _worked_out_twice(program: Program, host: Nest, guest: tuple[Node, ...]) -> dict[str, str]:
     """Return the scalars of a nest that the other one works out too, with what they are there."""
-    changed = touched((*guest, *host.block), writes=True)
+    changed = written_in((*guest, *host.block))
     known: dict[Value, str] = {}
     mine = Nest(0, (), guest).scalars
     for name, value in mine.items():
@@ -143,13 +143,9 @@ def _worked_out_twice(program: Program, host: Nest, guest: tuple[Node, ...]) -> 
     once: dict[str, str] = {}
     for name, value in host.scalars.items():
         inner = _canonical(_with_names(value, once))
-        if inner in known and not _read(inner) & (changed - set(mine)):
+        if inner in known and not arrays_read(inner) & (changed - set(mine)):
             once[name] = known[inner]
     return once
-
-
-def _read(value: Value) -> set[str]:
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
 def _with_names(value: Value, names: dict[str, str]) -> Value:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.written.wide import is_of_no_product, is_wide_sum
 from looptrans.derivation.joined.apart import handed
-from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.writing import Writer, done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
@@ -36,12 +35,13 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    arrays_read,
     free_variables,
     value_children,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import placed
+from looptrans.ir.walk import placed, read_in, written_in
 from looptrans.transforms.editing.nest import replace_at
 from looptrans.transforms.editing.tree import Position, block_at, node_at, statements_in
 
@@ -211,7 +211,7 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
         start = Const(0)
     writer = Writer(program)
     cell = node.targets[0]
-    read = {v.access.array for v in walk_value(found) if isinstance(v, Read)}
+    read = arrays_read(found)
     behind: tuple[Node, ...] = ()
     # An array of integers rounds once, and not at every term.
     rounds = elements[cell.array] == "int" and kind == "float"

@@ -29,7 +29,6 @@ from looptrans.derivation.one_loop.bodies import (
     ranges_in,
     rest_of,
     worked_out,
-    written_in,
 )
 from looptrans.derivation.one_loop.guards import at_infinity, extrema, require_proved, unguarded
 from looptrans.derivation.one_loop.joining import (
@@ -58,7 +57,7 @@ from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Binary, Call, Create, Range, Read, Real, Select, Value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import nodes, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.extents import extent
 from looptrans.transforms.editing.nest import fresh_name, loops_around, replace_at, statements_in

@@ -35,7 +35,7 @@ from looptrans.ir.value import (
     rank_of,
     walk_value,
 )
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
+from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed, read_in, written_in
 from looptrans.transforms.editing.substitute import rename_variable
 from looptrans.transforms.editing.tree import walk_positions
 
@@ -389,24 +389,6 @@ def _is_repeated(first: Node, second: Node) -> bool:
 
 def _writes_any(body: list[Node], arrays: set[str]) -> bool:
     return bool(written_in(tuple(body)) & arrays)
-
-
-def written_in(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays that a block writes."""
-    return {
-        target.array for node in nodes(body) if isinstance(node, Assign) for target in node.targets
-    }
-
-
-def read_in(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays that a block reads."""
-    return {
-        relation.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign) or (isinstance(node, If) and node.label is not None)
-        for relation in accesses(node)
-        if not relation.is_write
-    }
 
 
 def require_separate(rests: tuple[Rest, ...], states: tuple[Access, ...], loop: str) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.positional.cells import is_own_cell
-from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.parts import Pieces, order_of_parts, pieces, sequences
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
@@ -32,7 +31,7 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.ir.walk import accesses, live_out, nodes, placed, read_in, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.extents import End, declared_end, extent_along, extreme
 from looptrans.transforms.editing.nest import loops_around
@@ -210,7 +209,7 @@ def _locals(program: Program, made: Pieces) -> frozenset[str]:
     """Return what lives within an iteration: names that are neither created nor returned."""
     created = {n.array for n in program.body if isinstance(n, Declaration)}
     handed = {declared.array for declared in made.declared}
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     every = {array.name for array in made.writer.program.arrays}
     return frozenset(every - created - handed - inputs - set(live_out(program)))
 

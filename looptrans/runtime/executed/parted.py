@@ -21,7 +21,7 @@ from looptrans.ir.index import lets
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access
-from looptrans.ir.walk import accesses, nodes, touched
+from looptrans.ir.walk import accesses, nodes, read_in, written_in
 from looptrans.transforms.editing.naming import binders
 
 
@@ -62,8 +62,8 @@ def _order(loop: Loop) -> list[tuple[int, int]]:
             for relation in accesses(node):
                 uses.setdefault(relation.access.array, []).append(relation.access)
     own = {name for name, each in uses.items() if is_own_cell(each, loop.variable, ())}
-    writes = [touched((node,), writes=True) for node in loop.body]
-    reads = [touched((node,), writes=False) for node in loop.body]
+    writes = [written_in((node,)) for node in loop.body]
+    reads = [read_in((node,)) for node in loop.body]
     found = []
     for second in range(len(loop.body)):
         for first in range(second):

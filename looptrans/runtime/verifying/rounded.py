@@ -30,7 +30,7 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import nodes, placed, written_in
 from looptrans.runtime.executed.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verifying.errors import LARGEST, ROUNDINGS
 
@@ -185,7 +185,7 @@ def _stored(program: Program, dtype: str) -> Program:
     """
     types = in_16_bits(program)
     if dtype != "float32":
-        written = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+        written = written_in(program.body)
         types |= dict.fromkeys(written & _inputs(program), dtype)
 
     def each(node: Node) -> tuple[Node, ...]:

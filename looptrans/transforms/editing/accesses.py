@@ -15,7 +15,7 @@ from looptrans.ir.source import Span
 from looptrans.ir.value import (
     Access,
 )
-from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed
+from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed, written_in
 from looptrans.transforms.editing.nest import Position, TransformError, binders
 from looptrans.transforms.editing.substitute import substitute_variable
 
@@ -192,10 +192,5 @@ def varies(index: Index, loop: Loop) -> bool:
     inside = binders(loop)
     if any(name in inside for name in variables(index)):
         return True
-    written = {
-        target.array
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
-        for target in node.targets
-    }
+    written = written_in(loop.body)
     return any(isinstance(part, Let) and part.name in written for part in walk(index))

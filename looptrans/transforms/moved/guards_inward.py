@@ -17,7 +17,7 @@ from looptrans.ir.index import Arith, Index, Opaque, walk
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import If, Loop, Program
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, touched
+from looptrans.ir.walk import nodes, read_in, written_in
 from looptrans.transforms.editing.substitute import without_binders
 from looptrans.transforms.editing.tree import LoopPath, loop_paths, replace_at
 
@@ -70,8 +70,8 @@ def with_guards_inward(
         # It may be that only the guard says that the ends can be worked out.
         if not all(map(_is_sure, (inner.range.start, inner.range.stop))):
             continue
-        written = touched(inner.body, writes=True)
-        looked_at = touched((replace(guard, body=()),), writes=False)
+        written = written_in(inner.body)
+        looked_at = read_in((replace(guard, body=()),))
         place = LoopPath(inner, (*path.position, 0, 1, 0))
         if looked_at & written or not (suits(program, path) and suits(program, place)):
             continue

@@ -29,7 +29,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.accesses import accesses_in
 
 
@@ -130,7 +130,7 @@ def _next_use(body: tuple[Node, ...], number: int) -> int | None:
         node = body[later]
         if any(access.array == cell.array for access in accesses_in((node,))):
             return later
-        written = {t.array for n in nodes((node,)) if isinstance(n, Assign) for t in n.targets}
+        written = written_in((node,))
         if written & mine or not isinstance(node, Assign | If | Loop):
             return None
     return None

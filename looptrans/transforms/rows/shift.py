@@ -38,7 +38,7 @@ from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Var, opaque_terms
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, cells_read, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.accesses import accesses_in
@@ -305,11 +305,11 @@ def _distances(
     variable: str, inside: Collection[str], is_row: bool, far: Value, near: Value
 ) -> Iterator[tuple[Index, Literal[1, -1]]]:
     """Yield where the rows begin that a factor is of, with a row beside it that they begin at."""
-    rows = [_names(part.access) for part in walk_value(near) if isinstance(part, Read)]
+    rows = [access.variables for access in cells_read(near)]
     for part in walk_value(far):
         if not isinstance(part, Read):
             continue
-        mine = _names(part.access)
+        mine = part.access.variables
         for subscript in part.access.indices:
             found = _distance(subscript, variable)
             begin = set(variables(found[0])) if found is not None else set()
@@ -334,10 +334,6 @@ def _distance(subscript: Index, variable: str) -> tuple[Index, Literal[1, -1]] |
         return None
     start = index_of(rest)
     return start, 1 if sign == 1 else -1
-
-
-def _names(access: Access) -> set[str]:
-    return {name for index in access.indices for name in variables(index)}
 
 
 def _multiplied_out(index: Index) -> Form:

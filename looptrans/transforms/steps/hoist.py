@@ -8,7 +8,7 @@ from looptrans.ir.condition import ALWAYS, Condition, conjunction
 from looptrans.ir.listing import assign_text, condition_text
 from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.walk import Placed, accesses, nodes
+from looptrans.ir.walk import Placed, accesses, nodes, written_in
 from looptrans.transforms.editing.accesses import is_about, listed, place_of
 from looptrans.transforms.editing.extents import runs_at_all
 from looptrans.transforms.editing.finish import legible
@@ -82,12 +82,7 @@ def _hoisted(
 def _help(program: Program, place: Placed, path: LoopPath) -> str:
     """Say what can be done about a value that changes from one iteration to the next."""
     assert isinstance(place.node, Assign)
-    written = {
-        target.array
-        for node in nodes(path.loop.body)
-        if isinstance(node, Assign)
-        for target in node.targets
-    }
+    written = written_in(path.loop.body)
     inside = [
         relation.access
         for node in nodes(path.loop.body)

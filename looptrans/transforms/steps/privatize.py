@@ -113,7 +113,7 @@ def _possible(program: Program, path: LoopPath) -> tuple[str, ...]:
             why="no two iterations touch a cell that one of them writes",
             remedy=f"parallelize({loop})",
         )
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     local = [name for name in tied if name not in inputs and name not in live_out(program)]
     raise NothingToDo(
         message,
