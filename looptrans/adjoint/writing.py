@@ -369,7 +369,7 @@ class Writer:
             for condition in tested:
                 used |= condition_variables(condition)
             for g in generators:
-                used |= {*variables(g.range.start), *variables(g.range.stop)}
+                used |= g.range.variables
             inner = tuple(g for g in indices if g.variable not in used)
             if len(inner) + _most_summed(body) > 1:
                 rows = {g.variable for g in indices} & used
@@ -410,8 +410,7 @@ class Writer:
             bounded = [
                 places[other.variable]
                 for other in inside
-                if g.variable in {*variables(other.range.start), *variables(other.range.stop)}
-                and other.variable in places
+                if g.variable in other.range.variables and other.variable in places
             ]
             if g.variable not in places and bounded:
                 places[g.variable] = min(bounded)

@@ -124,7 +124,7 @@ def _check(program: Program, sizes: Mapping[str, int], contents: Mapping[str, Ce
 def _arrays_in(contract: Contract) -> set[str]:
     """Return the integer arrays a contract is about."""
     ranges = [generator.range for generator in contract.generators]
-    indices = [index for each in ranges for index in (each.start, each.stop)]
+    indices = [index for each in ranges for index in each.ends]
     for condition in (contract.condition, *(each.condition for each in contract.generators)):
         indices += compared(condition)
     return {term.array for index in indices for term in opaque_terms(index)}

@@ -229,14 +229,14 @@ def _straight_variables(program: Program) -> frozenset[str]:
     for place in placed(program):
         bent |= set(_bending(place.node))
         for loop in place.loops:
-            bent |= {*variables_of(loop.range.start), *variables_of(loop.range.stop)}
+            bent |= loop.range.variables
         for condition in place.conditions:
             bent |= set(_compared(condition))
         for relation in accesses(place.node):
             bent |= set(_compared(relation.condition))
             for generator in relation.generators:
                 found.add(generator.variable)
-                bent |= {*variables_of(generator.range.start), *variables_of(generator.range.stop)}
+                bent |= generator.range.variables
                 bent |= set(_compared(generator.condition))
             for subscript in relation.access.subscripts:
                 bent |= set() if isinstance(subscript, Whole) else set(_bent(subscript))

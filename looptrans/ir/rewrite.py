@@ -101,6 +101,11 @@ def access_changed(access: Access, change: Callable[[Index], Index]) -> Access:
     )
 
 
+def range_changed(limits: Range, change: Callable[[Index], Index]) -> Range:
+    """Change where a range starts and where it stops."""
+    return Range(change(limits.start), change(limits.stop), limits.step)
+
+
 def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
     """Change the index expressions of a value."""
 
@@ -122,7 +127,7 @@ def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
                 found = tuple(
                     Generator(
                         g.variable,
-                        Range(change(g.range.start), change(g.range.stop), g.range.step),
+                        range_changed(g.range, change),
                         condition_changed(g.condition, change),
                     )
                     for g in generators
@@ -162,8 +167,7 @@ def indices_changed(body: tuple[Node, ...], change: Callable[[Index], Index]) ->
             case If():
                 return (replace(node, condition=condition_changed(node.condition, change)),)
             case Loop():
-                bounds = Range(change(node.range.start), change(node.range.stop), node.range.step)
-                return (replace(node, range=bounds),)
+                return (replace(node, range=range_changed(node.range, change)),)
             case _:
                 return (node,)
 

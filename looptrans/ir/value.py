@@ -65,6 +65,16 @@ class Range:
     stop: Index
     step: int = 1
 
+    @property
+    def ends(self) -> tuple[Index, Index]:
+        """Where it starts and where it stops."""
+        return self.start, self.stop
+
+    @property
+    def variables(self) -> set[str]:
+        """The variables in its ends."""
+        return {*variables(self.start), *variables(self.stop)}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:

@@ -286,7 +286,7 @@ def _value_reads(
         case Reduce(_, bound, body):
             inside = generators
             for generator in bound:
-                for index in (generator.range.start, generator.range.stop):
+                for index in generator.range.ends:
                     _index_reads(index, condition, inside, found)
                 inside = (*inside, Generator(generator.variable, generator.range, ALWAYS))
                 _condition_reads(generator.condition, condition, inside, found)

@@ -350,7 +350,7 @@ def _fused(nests: list[Node], around: Program) -> _Fused | None:
     if len(loops) != len(nests) or any(loop.range.step != 1 for loop in loops):
         return None
     first = loops[0]
-    start, last = first.range.start, first.range.stop
+    start, last = first.range.ends
     for loop in loops:
         before, behind = difference(start, loop.range.start), difference(loop.range.stop, last)
         if not isinstance(before, Int) or not isinstance(behind, Int):

@@ -26,7 +26,7 @@ from looptrans.analysis.kept_flow import flow_of
 from looptrans.frontend import parse
 from looptrans.ir.affine import about, difference, extremum, form_of, total
 from looptrans.ir.creation import creation_of, first_value
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
@@ -156,7 +156,7 @@ class _State:
         if bounds.step == 1:
             end = bounds.stop
             if bounds.start != Int(0) or form_of(end).constant < 0:  # 0, too, for range(0, N - 1)
-                end = extremum("max", (bounds.start, bounds.stop))
+                end = extremum("max", bounds.ends)
             return bounds.start, here, total(here, 1), end
         return total(bounds.start, 1), total(here, 1), here, total(bounds.stop, 1)
 
@@ -311,7 +311,7 @@ def _state(program: Program, name: str) -> _State | None:
         if not _is_used_in(program, name, starts):
             continue
         # Where rows differ in when time starts or ends it does so in one row each time.
-        ends = {*variables(loop.loop.range.start), *variables(loop.loop.range.stop)}
+        ends = loop.loop.range.variables
         if not ends <= {each.variable for each in starts}:
             continue
         try:

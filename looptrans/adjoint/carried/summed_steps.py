@@ -86,7 +86,7 @@ def _summed(program: Program) -> Iterator[tuple[Program, str]]:
             continue
         if target.array in arrays_tested(guard):
             continue
-        ends = (end for loop in loops for end in (loop.range.start, loop.range.stop))
+        ends = (end for loop in loops for end in loop.range.ends)
         if any(here in variables(end) for end in ends):
             continue
         total = Reduce("sum", (Generator(here, path.loop.range, guard),), found[1])

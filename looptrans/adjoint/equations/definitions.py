@@ -210,7 +210,7 @@ def range_moved(bounds: Range, indices: Mapping[str, Index]) -> Range:
     """Replace variables in a range."""
     if not indices:
         return bounds
-    start, stop = (simplified(substitute(end, indices)) for end in (bounds.start, bounds.stop))
+    start, stop = (simplified(substitute(end, indices)) for end in bounds.ends)
     return Range(start, stop, bounds.step)
 
 

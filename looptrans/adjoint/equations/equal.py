@@ -44,7 +44,7 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Program
-from looptrans.ir.rewrite import replaced, with_reads
+from looptrans.ir.rewrite import range_changed, replaced, with_reads
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -128,7 +128,7 @@ class _Equal:
             own = replace(own, indices=tuple(self._widened(own, g, free) for g in own.indices))
             for g in own.indices:
                 if g.variable in free:
-                    free |= {*variables(g.range.start), *variables(g.range.stop)}
+                    free |= g.range.variables
             kept = [(g, Var(g.variable)) for g in own.indices if g.variable in free]
             found = [self._chosen_by(own, g) or (g, here) for g, here in kept]
             if len(kept) < len(own.indices) or found != kept:
@@ -167,7 +167,7 @@ class _Equal:
 
         There may be cells that nothing asks for: there, too, a sum and its slope must be numbers.
         """
-        if {*variables(index.range.start), *variables(index.range.stop)} <= free:
+        if index.range.variables <= free:
             return index
         if index.range.step != 1:
             return index
@@ -209,7 +209,7 @@ class _Equal:
         """
         for part in walk_value(own.value):
             for g in part.generators if isinstance(part, Reduce) else ():
-                ends = {*variables(g.range.start), *variables(g.range.stop)}
+                ends = g.range.variables
                 if variable in ends | condition_variables(g.condition):
                     return False
         if not is_finite(own.value, self.system):
@@ -450,5 +450,4 @@ def _numbered(value: Value, count: list[int]) -> Value:
 
 
 def _moved(bounds: Range, names: dict[str, Index]) -> Range:
-    start, stop = (substitute(end, names) for end in (bounds.start, bounds.stop))
-    return Range(in_one_order(start), in_one_order(stop), bounds.step)
+    return range_changed(bounds, lambda end: in_one_order(substitute(end, names)))

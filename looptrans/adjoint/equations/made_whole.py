@@ -132,7 +132,7 @@ def _is_of_weights(system: System, definition: Definition) -> bool:
     K[b, j, e] only with those of their batch, or with those that a mask leaves.
     """
     own = set(definition.variables)
-    if any({*variables(g.range.start), *variables(g.range.stop)} & own for g in definition.indices):
+    if any(g.range.variables & own for g in definition.indices):
         return False
     for part in walk_value(definition.value):
         if isinstance(part, Select) and len(condition_variables(part.condition) & own) > 1:

@@ -185,7 +185,7 @@ def _is_worth_a_name(
     ends: list[Index] = []
     for generator in generators:
         if generator.variable in own:
-            ends += (generator.range.start, generator.range.stop)
+            ends += generator.range.ends
     return (
         all(d.origin == "again" for d in computed)
         and not own >= set(of.variables)
@@ -245,7 +245,7 @@ def _made(system: System, of: Definition, body: Value, ending: str) -> Definitio
     scope = {g.variable: g for g in (*of.indices, *inner)}
     wanted = set(free_variables(body))
     while True:
-        ends = [e for n in wanted & scope.keys() for e in _ends(scope[n])]
+        ends = [e for n in wanted & scope.keys() for e in scope[n].range.ends]
         more = {name for end in ends for name in variables(end)} - wanted
         if not more:
             break
@@ -262,10 +262,6 @@ def _made(system: System, of: Definition, body: Value, ending: str) -> Definitio
     wish = f"{of.array or of.name}_{ending}"
     origin: Origin = "again" if ending == "factor" else "forward"
     return Definition(wish, tuple(indices), value_moved(body, new), origin, of.label)
-
-
-def _ends(g: Generator) -> tuple[Index, Index]:
-    return g.range.start, g.range.stop
 
 
 def _read(made: Definition, definition: Definition) -> Definition:

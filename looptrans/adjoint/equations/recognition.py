@@ -153,7 +153,7 @@ def applied(term: Term, rule: Rule) -> Term | None:
         if any(condition_moved(c, bound) not in term.brackets for c in rule.given):
             continue
         kept = tuple(g for g in term.generators if g.variable not in gone)
-        if any({*variables(g.range.start), *variables(g.range.stop)} & gone for g in kept):
+        if any(g.range.variables & gone for g in kept):
             continue
         rest = Term(
             term.coefficient,

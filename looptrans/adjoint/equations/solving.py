@@ -37,7 +37,7 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Array, Contract
-from looptrans.ir.rewrite import condition_changed, value_changed
+from looptrans.ir.rewrite import condition_changed, range_changed, value_changed
 from looptrans.ir.value import (
     Generator,
     Range,
@@ -132,11 +132,7 @@ def _affine(
 def _can_be_ordered(term: Term, name: str, value: Index) -> bool:
     """Tell whether no range would mention its own variable, once a variable has a value."""
     waiting = {
-        g.variable: {
-            v
-            for end in (g.range.start, g.range.stop)
-            for v in variables(_substituted(end, {name: value}))
-        }
+        g.variable: {v for end in g.range.ends for v in variables(_substituted(end, {name: value}))}
         for g in term.generators
         if g.variable != name
     }
@@ -192,9 +188,7 @@ def _divided(
     change = replacing(index, here)
     mine = replace(generator, range=Range(start, stop))
     others = tuple(
-        mine
-        if g.variable == name
-        else replace(g, range=Range(change(g.range.start), change(g.range.stop), g.range.step))
+        mine if g.variable == name else replace(g, range=range_changed(g.range, change))
         for g in term.generators
     )
     factors = tuple((value_changed(a, change), p) for a, p in term.factors)

@@ -32,15 +32,15 @@ from looptrans.ir.condition import (
     opposite,
 )
 from looptrans.ir.functions import is_as_written
-from looptrans.ir.index import Extremum, Index, Var, substitute, variables
+from looptrans.ir.index import Extremum, Index, Var, substitute
 from looptrans.ir.listing import condition_text, index_text, value_text
+from looptrans.ir.rewrite import range_changed
 from looptrans.ir.value import (
     Binary,
     Call,
     Const,
     Generator,
     Holds,
-    Range,
     Reduce,
     Select,
     Unary,
@@ -244,11 +244,7 @@ def term_moved(term: Term, indices: Mapping[str, Index]) -> Term:
     generators = tuple(
         replace(
             g,
-            range=Range(
-                simplified(substitute(g.range.start, indices)),
-                simplified(substitute(g.range.stop, indices)),
-                g.range.step,
-            ),
+            range=range_changed(g.range, lambda end: simplified(substitute(end, indices))),
         )
         for g in term.generators
     )
@@ -265,7 +261,7 @@ def mentioned(term: Term) -> frozenset[str]:
     for condition in term.brackets:
         found |= condition_variables(condition)
     for g in term.generators:
-        found |= {*variables(g.range.start), *variables(g.range.stop)}
+        found |= g.range.variables
     return frozenset(found)
 
 
@@ -323,7 +319,7 @@ def _orders(generators: tuple[Generator, ...]) -> Iterator[tuple[int, ...]]:
     nameless: dict[str, Index] = {g.variable: Var("_") for g in generators}
     alike: dict[str, list[int]] = {}
     for k, g in enumerate(generators):
-        ends = (substitute(simplified(end), nameless) for end in (g.range.start, g.range.stop))
+        ends = (substitute(simplified(end), nameless) for end in g.range.ends)
         alike.setdefault(f"{'..'.join(map(index_text, ends))}..{g.range.step}", []).append(k)
     groups = (permutations(alike[text]) for text in sorted(alike))
     return (tuple(chain.from_iterable(order)) for order in product(*groups))
@@ -334,8 +330,7 @@ def _text(term: Term, names: dict[str, Index]) -> str:
     factors = sorted(f"({value_text(atom)})**{p}" for atom, p in moved.factors)
     brackets = sorted(condition_text(c) for c in moved.brackets)
     ranges = [
-        "..".join(index_text(in_one_order(end)) for end in (g.range.start, g.range.stop))
-        + f"..{g.range.step}"
+        "..".join(index_text(in_one_order(end)) for end in g.range.ends) + f"..{g.range.step}"
         for g in moved.generators
     ]
     return " ".join([*factors, "|", *brackets, "|", *ranges])

@@ -85,7 +85,7 @@ def share(system: System) -> set[str]:
 def _indices(of: Definition, wanted: Sequence[str]) -> tuple[Generator, ...] | None:
     """Return the indices of a part of a definition; None where they end at one it does not have."""
     found = tuple(replace(g, condition=ALWAYS) for g in _bound_in(of) if g.variable in wanted)
-    ends = (end for g in found for end in (g.range.start, g.range.stop))
+    ends = (end for g in found for end in g.range.ends)
     return found if all(set(variables(end)) <= set(wanted) for end in ends) else None
 
 

@@ -27,7 +27,7 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
@@ -190,9 +190,9 @@ class TakenBack:
             case _:
                 return loop
         rows = (self._row_of(access) for access, _ in accesses_in(inner.body))
-        if (inner.variable, loop.variable) not in rows or _mentions(inner.range, loop.variable):
+        if (inner.variable, loop.variable) not in rows or loop.variable in inner.range.variables:
             return loop
-        if not _adds_up(inner.body) or _mentions(loop.range, inner.variable):
+        if not _adds_up(inner.body) or inner.variable in loop.range.variables:
             return loop
         return replace(inner, body=(replace(loop, body=body),))
 
@@ -236,7 +236,7 @@ class TakenBack:
             if found is None or not {*found} <= {*names}:
                 continue
             batch, row = map(names.index, found)
-            free = not any(_mentions(order[batch].range, name) for name in names)
+            free = not any(name in order[batch].range.variables for name in names)
             if row < batch and order[batch].condition == ALWAYS and free:
                 order.insert(row, order.pop(batch))
         return tuple(order)
@@ -282,10 +282,6 @@ class TakenBack:
                 remedy="write what adds up along a sequence as a sum, in a listing of its own, and "
                 "hand it on as an argument",
             )
-
-
-def _mentions(bounds: Range, variable: str) -> bool:
-    return any(variable in variables(end) for end in (bounds.start, bounds.stop))
 
 
 def _adds_up(body: tuple[Node, ...]) -> bool:

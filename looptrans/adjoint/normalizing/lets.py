@@ -21,6 +21,8 @@ from looptrans.ir.program import Assign, Atomic, BlockReduce, Declaration, If, L
 from looptrans.ir.rewrite import (
     access_changed,
     condition_changed,
+    indices_changed,
+    range_changed,
     replaced,
     rewritten,
     value_changed,
@@ -63,7 +65,7 @@ def program_without_lets(program: Program) -> Program:
 
     Statements whose numbers nothing reads any more are left out.
     """
-    body = tuple(map(_without_lets, program.body))
+    body = rewritten(program.body, _without_lets)
     if body == program.body:
         return program
     program = replace(program, body=body)
@@ -74,7 +76,7 @@ def _named(program: Program) -> set[str]:
     """Return the integer scalars that indices still name."""
     found: set[str] = set()
     for place in placed(program):
-        indices = [end for loop in place.loops for end in (loop.range.start, loop.range.stop)]
+        indices = [end for loop in place.loops for end in loop.range.ends]
         conditions = list(place.conditions)
         for relation in accesses(place.node):
             indices += relation.access.indices
@@ -94,7 +96,7 @@ def with_indices_put_in(program: Program) -> Program:
 
     Every statement stays where it was.
     """
-    program = replace(program, body=rewritten(program.body, _of_indices))
+    program = replace(program, body=indices_changed(program.body, plain))
     once = _set_once(program)
     if not once:
         return program
@@ -297,9 +299,7 @@ def with_sizes_put_in(program: Program) -> Program:
                 condition = with_operands(condition, value=lambda v: replaced(v, as_number))
                 return (replace(node, condition=condition),)
             case Loop():
-                ends = node.range
-                new = Range(put_in(ends.start), put_in(ends.stop), ends.step)
-                return (replace(node, range=new),)
+                return (replace(node, range=range_changed(node.range, put_in)),)
             case Declaration(_, creation):
                 shape = tuple(map(put_in, creation.shape))
                 return (replace(node, creation=replace(creation, shape=shape)),)
@@ -315,39 +315,16 @@ def with_sizes_put_in(program: Program) -> Program:
     return with_given_numbers_put_in(sized)
 
 
-def _of_indices(node: Node) -> tuple[Node, ...]:
+def _without_lets(node: Node) -> tuple[Node, ...]:
     match node:
-        case Assign():
-            targets = tuple(map(cell_without_lets, node.targets))
-            return (
-                replace(node, targets=targets, values=tuple(map(value_without_lets, node.values))),
-            )
         case If():
-            return (replace(node, condition=condition_without_lets(node.condition)),)
+            return (replace(node, condition=_guard_without_lets(node.condition)),)
         case Loop():
-            ends = node.range
-            return (replace(node, range=Range(plain(ends.start), plain(ends.stop), ends.step)),)
+            return (replace(node, range=_range_without_lets(node.range)),)
+        case Assign():
+            return (replace(node, values=tuple(map(_sums_without_lets, node.values))),)
         case _:
             return (node,)
-
-
-def _without_lets(node: Node) -> Node:
-    match node:
-        case If():
-            found = _guard_without_lets(node.condition)
-            body = tuple(map(_without_lets, node.body))
-            return replace(
-                node, condition=found, body=body, orelse=tuple(map(_without_lets, node.orelse))
-            )
-        case Loop():
-            body = tuple(map(_without_lets, node.body))
-            return replace(node, range=_range_without_lets(node.range), body=body)
-        case Assign():
-            return replace(node, values=tuple(map(_sums_without_lets, node.values)))
-        case Atomic() | BlockReduce():
-            return replace(node, body=tuple(map(_without_lets, node.body)))
-        case _:
-            return node
 
 
 def _guard_without_lets(condition: Condition) -> Condition:
@@ -358,7 +335,7 @@ def _guard_without_lets(condition: Condition) -> Condition:
 
 def _range_without_lets(ends: Range) -> Range:
     if _moves(ends.start) or _moves(ends.stop):
-        return Range(plain(ends.start), plain(ends.stop), ends.step)
+        return range_changed(ends, plain)
     return ends
 
 

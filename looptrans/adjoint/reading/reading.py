@@ -38,7 +38,8 @@ from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, plain, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.ranges import upwards
-from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
+from looptrans.ir.rewrite import range_changed
+from looptrans.ir.value import Access, Const, Create, Generator, Value
 from looptrans.ir.walk import accesses, live_out, placed, read_in, written, written_in
 from looptrans.transforms.editing.accesses import listed
 
@@ -137,9 +138,8 @@ class _Reader:
                     self.state.current[array] = Version(number=_filled(creation))
                 case Loop():
                     variable = self.state.system.names.variable(node.variable)
-                    start = self._plain(node.range.start, around)
-                    stop = self._plain(node.range.stop, around)
-                    bounds = upwards(Range(start, stop, node.range.step))
+                    bounds = range_changed(node.range, lambda end: self._plain(end, around))
+                    bounds = upwards(bounds)
                     loop = LoopAround(here, node.variable, Generator(variable, bounds, ALWAYS))
                     kept = tuple(x for x in around.loops if x.name != node.variable)
                     if len(kept) != len(around.loops):

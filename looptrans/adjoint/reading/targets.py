@@ -91,7 +91,7 @@ def solved_target(state: State, target: Access, place: Place, *, adds: bool = Fa
 
 
 def _moved(bounds: Range, values: dict[str, Index]) -> Range:
-    start, stop = (simplified(substitute(end, values)) for end in (bounds.start, bounds.stop))
+    start, stop = (simplified(substitute(end, values)) for end in bounds.ends)
     return Range(start, stop, bounds.step)
 
 

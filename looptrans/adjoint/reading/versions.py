@@ -34,6 +34,7 @@ from looptrans.ir.condition import (
 )
 from looptrans.ir.index import Index, Int, Var, substitute
 from looptrans.ir.monoids import OF_NOTHING
+from looptrans.ir.rewrite import range_changed
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -249,10 +250,8 @@ def _accumulated(
     generators = tuple(
         Generator(
             x.variable,
-            Range(
-                simplified(substitute(x.generator.range.start, solved.values)),
-                simplified(substitute(x.generator.range.stop, solved.values)),
-                x.generator.range.step,
+            range_changed(
+                x.generator.range, lambda end: simplified(substitute(end, solved.values))
             ),
             conjunction(*needs) if number == len(over) else ALWAYS,
         )

@@ -122,7 +122,7 @@ def _chain(node: Node) -> tuple[list[Loop | If], Assign | None]:
         return [], None
     loops = [each for each in chain if isinstance(each, Loop)]
     names = {loop.variable for loop in loops}
-    apart = all(_named(loop.range).isdisjoint(names) for loop in loops)
+    apart = all(loop.range.variables.isdisjoint(names) for loop in loops)
     is_one = len(names) == len(loops) and names.isdisjoint(target.variables)
     return (chain, node) if apart and is_one else ([], None)
 
@@ -142,7 +142,7 @@ def _is_free(total: Reduce) -> bool:
         and all(
             each.condition == ALWAYS
             and each.range.step == 1
-            and _named(each.range).isdisjoint(names)
+            and each.range.variables.isdisjoint(names)
             for each in total.generators
         )
     )
@@ -169,7 +169,3 @@ def _places(variable: str, access: Access) -> list[int]:
         for place, subscript in enumerate(reversed(access.subscripts))
         if not isinstance(subscript, Whole) and set(variables(subscript)) == {variable}
     ]
-
-
-def _named(bounds: Range) -> set[str]:
-    return {*variables(bounds.start), *variables(bounds.stop)}

@@ -356,7 +356,7 @@ def _in_a_nest_before(
         return None
     if len(mine) < len(write.loops) - shared or len(theirs) < len(place.loops) - shared:
         return None
-    ends = [end for loop in mine.values() for end in (loop.range.start, loop.range.stop)]
+    ends = [end for loop in mine.values() for end in loop.range.ends]
     if not {name for end in ends for name in index_variables(end)} <= outer:
         return None
     nest = write.position[: depth + 1]

@@ -178,7 +178,7 @@ def _is_plain(node: Node) -> bool:
     """Tell whether a node is a loop of so many iterations, whatever is read in them."""
     if not isinstance(node, Loop) or node.execution != "sequential" or node.private:
         return False
-    return not any(opaque_terms(bound) for bound in (node.range.start, node.range.stop))
+    return not any(opaque_terms(bound) for bound in node.range.ends)
 
 
 def _meet(one: Assign, other: Assign) -> bool:

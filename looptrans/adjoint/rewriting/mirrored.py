@@ -90,7 +90,7 @@ def _is_of_its_loops(site: Placed, node: Assign) -> bool:
     (cell,) = node.targets
     names = [index.name for index in cell.indices if isinstance(index, Var)]
     around = [loop.variable for loop in site.loops]
-    ends = [end for loop in site.loops for end in (loop.range.start, loop.range.stop)]
+    ends = [end for loop in site.loops for end in loop.range.ends]
     return (
         len(names) == len(cell.subscripts)
         and sorted(names) == sorted(around)

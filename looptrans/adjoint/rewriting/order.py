@@ -218,7 +218,7 @@ def _shared(path: LoopPath) -> Iterator[LoopPath]:
         assert isinstance(first, Loop)
         here = first
         # Blocks go outward as a whole: what is in them belongs where they are.
-        if not between & {*variables(here.range.start), *variables(here.range.stop)}:
+        if not between & here.range.variables:
             yield LoopPath(here, position)
         between.add(here.variable)
 

@@ -144,7 +144,7 @@ def _summed_over(site: Placed, cell: Access, made_in: tuple[Loop, ...]) -> int |
     depth = over[-1]
     inner = site.loops[depth + 1 :]
     names = {loop.variable for loop in site.loops[depth:]}
-    bounds = [end for loop in inner for end in (loop.range.start, loop.range.stop)]
+    bounds = [end for loop in inner for end in loop.range.ends]
     apart = not names & {name for end in bounds for name in variables(end)}
     return (
         depth if apart and len({loop.variable for loop in site.loops}) == len(site.loops) else None

@@ -345,8 +345,8 @@ def _ranges(
     for each in (generator_called(generator, new) for generator in generators):
         ends = each.range
         key, asked = _asked(each.condition, inside)
-        keys.append((*(_form_key(form_of(end)) for end in (ends.start, ends.stop)), ends.step, key))
-        names |= {*variables(ends.start), *variables(ends.stop), *asked}
+        keys.append((*(_form_key(form_of(end)) for end in ends.ends), ends.step, key))
+        names |= {*ends.variables, *asked}
     return tuple(keys), frozenset(names)
 
 

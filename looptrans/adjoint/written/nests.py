@@ -377,7 +377,7 @@ def rows_innermost(nest: Nest) -> Nest:
         return nest
     if not all(u.adds for u in nest.updates):
         return nest
-    bounds = [end for g in nest.loops for end in (g.range.start, g.range.stop)]
+    bounds = [end for g in nest.loops for end in g.range.ends]
     asked = {*chosen_by(nest.conditions), *(name for end in bounds for name in variables(end))}
     candidates = [g.variable for g in summed if g.variable not in asked]
     if len(candidates) < 2:
@@ -385,7 +385,7 @@ def rows_innermost(nest: Nest) -> Nest:
     made = {s.cell.array for s in nest.scalars}
     values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
     read = [p.access for v in values for p in walk_value(v) if isinstance(p, Read)]
-    ends = [(g.variable, end) for g in nest.loops for end in (g.range.start, g.range.stop)]
+    ends = [(g.variable, end) for g in nest.loops for end in g.range.ends]
     apart = [access for access in read if access.array not in made]
     chosen = alike(apart, candidates, around, ends, nest.conditions)
     if chosen == candidates[-1]:

@@ -10,7 +10,7 @@ from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.listing import access_text, condition_text, index_text, range_text, value_text
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import range_changed, replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -199,7 +199,7 @@ class _NestText:
             new: dict[str, Index] = {}
             found = []
             for g in part.generators:
-                bounds = Range(_moved(g.range.start, new), _moved(g.range.stop, new), g.range.step)
+                bounds = range_changed(g.range, lambda end: _moved(end, new))
                 name = self._bind(g.variable)
                 new[g.variable] = Var(name)
                 found.append(Generator(name, bounds, condition_moved(g.condition, new)))

@@ -237,7 +237,7 @@ class _Assembly:
             access = known.family.access
             fixed = not mentions(access, variable)
             if fixed and self._is_observed(known) and known.value != Real(SPOILT):
-                ends = (end for _, r in known.family.over for end in (r.start, r.stop))
+                ends = (end for _, r in known.family.over for end in r.ends)
                 if any(variable in index_variables(end) for end in ends):
                     raise NoRecurrence(
                         f"which cells of {access.array} an iteration of {variable} sets depends "

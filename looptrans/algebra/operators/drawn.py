@@ -255,8 +255,10 @@ def _terms(generators: tuple[Generator, ...], body: Value) -> int:
     counts = not any(isinstance(part, Read) for part in walk_value(body))
     found = 1
     for each in generators:
-        sizes = {name: _SIZE for end in _ends(each) for name in parameters(end)} if counts else {}
-        start, stop = (index_at(end, sizes) for end in _ends(each))
+        sizes = (
+            {name: _SIZE for end in each.range.ends for name in parameters(end)} if counts else {}
+        )
+        start, stop = (index_at(end, sizes) for end in each.range.ends)
         if start is not None and stop is not None and each.condition == ALWAYS:
             found *= len(range(start, stop, each.range.step))
         elif counts:
@@ -264,10 +266,6 @@ def _terms(generators: tuple[Generator, ...], body: Value) -> int:
         else:
             return 1
     return found
-
-
-def _ends(generator: Generator) -> tuple[Index, Index]:
-    return generator.range.start, generator.range.stop
 
 
 def drawn_of(recurrence: Recurrence, outer: int) -> Drawn:

@@ -21,7 +21,7 @@ from looptrans.ir.index import (
     substitute,
 )
 from looptrans.ir.index import variables as index_variables
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import range_changed, replaced
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -179,11 +179,7 @@ def value_moved(value: Value, indices: Mapping[str, Index]) -> Value:
                     tuple(
                         Generator(
                             g.variable,
-                            Range(
-                                substitute(g.range.start, inside),
-                                substitute(g.range.stop, inside),
-                                g.range.step,
-                            ),
+                            range_changed(g.range, lambda end: substitute(end, inside)),
                             condition_moved(g.condition, inside),
                         )
                         for g in generators

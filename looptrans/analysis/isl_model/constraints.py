@@ -64,7 +64,7 @@ def whatever_the_contents(access: AccessModel) -> AccessModel | None:
     """
     loops = [bound.range for bound in (*access.statement.bounds, *access.generators)]
     places = [s for s in access.subscripts if not isinstance(s, Whole)]
-    if any(map(opaque_terms, (*places, *(e for each in loops for e in (each.start, each.stop))))):
+    if any(map(opaque_terms, (*places, *(e for each in loops for e in each.ends)))):
         return None
     own, mine = (
         approximated(condition, over=False, unknown=has_terms)

@@ -100,7 +100,7 @@ def in_digits(
 def _spread(access: AccessModel, dimension: int, digits: tuple[Index, ...]) -> AccessModel:
     subscripts = _with(access.subscripts, dimension, digits)
     indices = [s for s in subscripts if not isinstance(s, Whole)]
-    indices += [end for g in access.generators for end in (g.range.start, g.range.stop)]
+    indices += [end for g in access.generators for end in g.range.ends]
     indices += compared(access.condition)
     terms = dict.fromkeys(term for index in indices for term in opaque_terms(index))
     return replace(access, subscripts=subscripts, terms=tuple(terms))

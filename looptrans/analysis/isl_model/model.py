@@ -21,6 +21,7 @@ from looptrans.ir.condition import (
 from looptrans.ir.condition import conjunction as both
 from looptrans.ir.index import Arith, Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
 from looptrans.ir.program import Contract, Loop, Program
+from looptrans.ir.rewrite import range_changed
 from looptrans.ir.value import WHOLE, Generator, Range, Subscript, Whole
 from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
 
@@ -272,10 +273,7 @@ def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
         exact = both(*(normal.condition(condition) for condition in place.conditions))
         condition = approximated(exact, over=True)
         terms = dict.fromkeys(
-            term
-            for bound in bounds
-            for end in (bound.range.start, bound.range.stop)
-            for term in opaque_terms(end)
+            term for bound in bounds for end in bound.range.ends for term in opaque_terms(end)
         )
         terms |= dict.fromkeys(_terms_of(condition))
         found.append(
@@ -376,7 +374,7 @@ def _orders(places: tuple[Placed, ...]) -> list[tuple[int, ...]]:
 
 
 def _range(limits: Range, normal: Normalizer) -> Range:
-    return Range(normal.index(limits.start), normal.index(limits.stop), limits.step)
+    return range_changed(limits, normal.index)
 
 
 def _access(statement: StatementModel, relation: AccessRelation, normal: Normalizer) -> AccessModel:
@@ -393,7 +391,7 @@ def _access(statement: StatementModel, relation: AccessRelation, normal: Normali
     )
     terms |= dict.fromkeys(_terms_of(condition))
     for bound in bounds:
-        for end in (bound.range.start, bound.range.stop):
+        for end in bound.range.ends:
             terms |= dict.fromkeys(opaque_terms(end))
     return AccessModel(
         statement,
@@ -435,7 +433,7 @@ def _dividing(program: Program) -> set[str]:
         around = site.loop_positions
         inside = (each.loop_positions[: len(around)] == around for each in sites)
         if not site.conditions and all(inside):
-            indices = [end for loop in site.loops for end in (loop.range.start, loop.range.stop)]
+            indices = [end for loop in site.loops for end in loop.range.ends]
             for relation in accesses(site.node):
                 if relation.condition == ALWAYS and not relation.generators:
                     indices += relation.access.indices

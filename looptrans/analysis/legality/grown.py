@@ -96,7 +96,7 @@ def _grown(one: Array, array: Array, after: Program) -> Grown | None:
 
 def _is_inside(bounds: Range, extent: Index) -> bool:
     """Tell whether all iterations of a loop are plainly within an extent."""
-    first, end = bounds.start, bounds.stop
+    first, end = bounds.ends
     if bounds.step < 0:
         first, end = total(bounds.stop, 1), total(bounds.start, 1)
     fixed = not (set(variables(first)) | set(variables(end)))

@@ -451,7 +451,7 @@ def axioms_of(model: Model) -> Axioms:
             for rise in rises(single):
                 if not rise.least.terms or not all(isinstance(t, Opaque) for t in rise.least.terms):
                     continue
-                ends = rise.range.start, rise.range.stop
+                ends = rise.range.ends
                 axioms.room.append(Room(rise.array, *ends, rise.variable, rise.least))
                 least = {name: low for name, (low, _) in model.value_ranges.items()}
                 if why_positive(rise, model.contracts, least) is not None:

@@ -123,7 +123,7 @@ def _is_certain(condition: Condition, place: Placed) -> bool:
 def _is_among(loop: Loop, others: tuple[Loop, ...]) -> bool:
     """Tell whether one of some loops has the same iterations, under the same name."""
     # A scalar may stand for something else in the next loop that is written the same.
-    if any(lets(end) for end in (loop.range.start, loop.range.stop)):
+    if any(lets(end) for end in loop.range.ends):
         return False
     return any(
         (each.variable, each.range) == (loop.variable, loop.range)

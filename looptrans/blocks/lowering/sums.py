@@ -69,7 +69,7 @@ class Sums:
         value = self._as_chain(value)
         generator, *rest = value.generators
         inner = Reduce(value.function, tuple(rest), value.body) if rest else value.body
-        start, stop = generator.range.start, generator.range.stop
+        start, stop = generator.range.ends
         sized = all(is_of_sizes(p) for index in (start, stop) for p in walk(index))
         if generator.range.step != 1:
             raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
@@ -113,7 +113,7 @@ class Sums:
         """Tell whether as many iterations are in one block already, inside another loop."""
         own = generator.range
         lanes = [d for d in self.b.dims if d.role == "lanes"] if self.shapes.around else []
-        return any((d.start, d.stop) == (own.start, own.stop) for d in lanes)
+        return any((d.start, d.stop) == own.ends for d in lanes)
 
     def _is_of_products(self, value: Reduce) -> bool:
         """Tell whether a sum is one of matrix products, summed over its last variable each."""
@@ -253,7 +253,7 @@ class Sums:
 
 def _is_plain_sum(value: Reduce) -> bool:
     """Tell whether a sum goes over all that its variables can be, as many as sizes say."""
-    ends = [end for g in value.generators for end in (g.range.start, g.range.stop)]
+    ends = [end for g in value.generators for end in g.range.ends]
     return (
         value.function == "sum"
         and all(g.condition == ALWAYS and g.range.step == 1 for g in value.generators)

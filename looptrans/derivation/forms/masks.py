@@ -82,7 +82,7 @@ def _is_there(program: Program, condition: Condition, bounds: Range) -> bool:
     asked = [*compared(condition), *(index for access in reads for index in access.indices)]
     places += [(term.array, term.arguments) for each in asked for term in opaque_terms(each)]
     ends = _names(bounds.start, bounds.stop)
-    is_of_sizes = not any(variables(each) for each in (bounds.start, bounds.stop))
+    is_of_sizes = not bounds.variables
     return all(
         (is_of_sizes and isinstance(index, Var | Opaque | Whole))
         or (

@@ -175,7 +175,7 @@ def _is_part_of_a_program(site: AccessSite, axis: int, loop: Position) -> bool:
         if name not in found:
             found.add(name)
             bounds = inner.get(name)
-            ends = () if bounds is None else (bounds.start, bounds.stop)
+            ends = () if bounds is None else bounds.ends
             waiting += [each for end in ends for each in variables(end)]
     return bool(found & programs)
 

@@ -27,10 +27,10 @@ from looptrans.algebra.positional.cells import condition_moved, moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
-from looptrans.ir.index import Index, Var, substitute, variables
+from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.monoids import MONOID_OF, OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition
+from looptrans.ir.rewrite import range_changed, replaced, replaced_in_condition
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -230,7 +230,7 @@ class KeptNests:
         used = {v for part in sums for v in free_variables(part)}
         used |= {v for g in bound for v in condition_variables(g.condition)}
         for g in bound:
-            ends = (Read(Access("", (g.range.start, g.range.stop))),)
+            ends = (Read(Access("", g.range.ends)),)
             used |= {v for end in ends for v in free_variables(end)}
         inner = tuple(g for g in definition.indices if bound and sums and g.variable not in used)
         return tuple(g for g in definition.indices if g not in inner), inner
@@ -241,7 +241,7 @@ class KeptNests:
         m[n, h, i] = …; O[n, i, h, d] = sum(exp(s - m[n, h, i]) * …)    ->    n, h, i and d
         """
         names = [g.variable for g in outer]
-        if any(variables(end) for g in outer for end in (g.range.start, g.range.stop)):
+        if any(g.range.variables for g in outer):
             return outer
         found: list[str] = []
         for array, accesses in reads_of(value).items():
@@ -302,8 +302,7 @@ def _without_known(g: Generator, facts: Facts) -> Generator:
 
 
 def _range(bounds: Range, own: Mapping[str, Index]) -> Range:
-    start, stop = substitute(bounds.start, own), substitute(bounds.stop, own)
-    return Range(start, stop, bounds.step)
+    return range_changed(bounds, lambda end: substitute(end, own))
 
 
 def _depth(value: Value) -> int:

@@ -165,7 +165,7 @@ def _is_pass(program: Program, position: Position, loop: Loop) -> bool:
 
 
 def _has_fixed_ends(loop: Loop) -> bool:
-    ends = (loop.range.start, loop.range.stop)
+    ends = loop.range.ends
     return not any(index_variables(end) for end in ends)
 
 
@@ -195,7 +195,7 @@ def mixed_loops(program: Program) -> Iterator[Mixed]:
         if path.position in whole:
             continue
         body, variable = path.loop.body, path.variable
-        ends = (path.loop.range.start, path.loop.range.stop)
+        ends = path.loop.range.ends
         if path.loop.execution != "sequential" or any(index_variables(end) for end in ends):
             continue
         pieces: list[tuple[Node, ...]] = []

@@ -21,7 +21,6 @@ from looptrans.derivation.one_loop.writing import Writer, done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced_part
@@ -118,8 +117,7 @@ def _sums_over(node: Node, wanted: Range) -> bool:
 
 
 def _is_pass(node: Node, wanted: Range, outer: str) -> bool:
-    ends = (*index_variables(wanted.start), *index_variables(wanted.stop))
-    if outer in ends:
+    if outer in wanted.variables:
         return False
     return _sums_over(node, wanted) or (isinstance(node, Loop) and node.range == wanted)
 

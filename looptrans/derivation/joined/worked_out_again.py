@@ -179,7 +179,7 @@ def _is_of_a_row(program: Program, array: str) -> bool:
         any(
             set(variables(end)) & {outer.variable for outer in place.loops[:number]}
             for number, loop in enumerate(place.loops)
-            for end in (loop.range.start, loop.range.stop)
+            for end in loop.range.ends
         )
         for place in writes
     )

@@ -364,7 +364,7 @@ def _bodies(program: Program, variable: str) -> list[tuple[Node, ...]]:
 
 def _reach(program: Program, bounds: Range, outer: Mapping[str, Range]) -> Range | None:
     """Return the range that holds every range of a loop, over sizes alone; None if unknown."""
-    if not any(variables(end) or opaque_terms(end) for end in (bounds.start, bounds.stop)):
+    if not any(variables(end) or opaque_terms(end) for end in bounds.ends):
         return bounds
     start = extreme(declared_end(program, bounds.start, "lowest"), outer, "lowest")
     stop = extreme(declared_end(program, bounds.stop, "highest"), outer, "highest")
@@ -518,7 +518,7 @@ def _extent(program: Program, loop: Loop) -> Index:
     if not opaque_terms(loop.range.start) and not opaque_terms(loop.range.stop):
         return vector_extent(loop.range)
     declared = declared_range(program, loop.range)
-    ends = (declared.start, declared.stop)
+    ends = declared.ends
     known = not any(variables(end) or opaque_terms(end) for end in ends)
     if known and is_never_negative(program, declared.start, {}):
         return declared.stop

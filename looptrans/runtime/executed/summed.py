@@ -55,7 +55,7 @@ def _summed(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[No
             pass
         case _:
             return _sums(loop, floats, own)
-    ends = (inner.range.start, inner.range.stop)
+    ends = inner.range.ends
     if any(loop.variable in variables(end) or opaque_terms(end) or lets(end) for end in ends):
         return None
     targets = [t for node in nodes(inner.body) if isinstance(node, Assign) for t in node.targets]
@@ -79,7 +79,7 @@ def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assi
         floats: The names of what holds floats.
         own: Those that nothing outside of the loop looks at.
     """
-    ends = (loop.range.start, loop.range.stop)
+    ends = loop.range.ends
     if loop.execution != "sequential" or not loop.body:
         return None
     if any(lets(end) for end in ends):

@@ -68,7 +68,7 @@ def with_guards_inward(
         if not any(isinstance(node, Loop) for node in nodes(inner.body)):
             continue
         # It may be that only the guard says that the ends can be worked out.
-        if not all(map(_is_sure, (inner.range.start, inner.range.stop))):
+        if not all(map(_is_sure, inner.range.ends)):
             continue
         written = written_in(inner.body)
         looked_at = read_in((replace(guard, body=()),))

@@ -201,7 +201,7 @@ class _Gathering:
                 return self._whole(node)
             case Loop(body=(_, *_)) if _is_plain(node):
                 inner = self.block(node.body)
-                if node.variable in _bounds(inner.range):
+                if node.variable in inner.range.variables:
                     raise _NotGathered
                 self.over.append(node.variable)
                 here = node
@@ -332,9 +332,9 @@ def _widest(body: tuple[Node, ...], wanted: Loop) -> Range:
         _NotGathered: None is plain.
     """
     between = _loops_to(body, wanted)
-    start, stop = wanted.range.start, wanted.range.stop
+    start, stop = wanted.range.ends
     if wanted.range.step < 1:
-        if {loop.variable for loop in between} & _bounds(wanted.range):
+        if {loop.variable for loop in between} & wanted.range.variables:
             raise _NotGathered
         return wanted.range
     for loop in reversed(between):
@@ -378,7 +378,3 @@ def _outermost(op: str, end: Index, loop: Loop) -> Index:
             case _:
                 raise _NotGathered
     return extremum(op, found)
-
-
-def _bounds(bounds: Range) -> set[str]:
-    return {*variables(bounds.start), *variables(bounds.stop)}

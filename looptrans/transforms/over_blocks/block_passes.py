@@ -275,7 +275,7 @@ class _Passes:
     def _is_known(self, whole: Range) -> bool:
         """Tell whether it is known before the first block where the last one ends."""
         around = {loop.variable for loop in loops_around(self.program, self.path.position)}
-        return around.issuperset((*variables(whole.start), *variables(whole.stop)))
+        return around.issuperset(whole.variables)
 
     def _places(self, whole: Range, block: Range) -> BlockPlaces | None:
         """Return what tells of an element which block it is in, where they are counted from 0."""
@@ -363,7 +363,7 @@ def _is_within(node: Node, block: str) -> bool:
     ranges = [node.range] if isinstance(node, Loop) else []
     if isinstance(node, Assign):
         ranges += [each.range for part in _sums(node) for each in part.generators]
-    return any(block in variables(end) for each in ranges for end in (each.start, each.stop))
+    return any(block in each.variables for each in ranges)
 
 
 def _sums(node: Assign) -> list[Reduce]:

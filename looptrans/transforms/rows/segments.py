@@ -134,7 +134,7 @@ def _count(program: Program, rise: Rise) -> Index:
         around = {loop.variable: loop.range for loop in place.loops}
         for relation in accesses(place.node):
             ranges = around | {g.variable: g.range for g in relation.generators}
-            ends = [end for bounds in ranges.values() for end in (bounds.start, bounds.stop)]
+            ends = [end for bounds in ranges.values() for end in bounds.ends]
             guards = (*place.conditions, *(g.condition for g in relation.generators))
             for index in (
                 *ends,

@@ -362,7 +362,7 @@ def _starts(loop: Loop) -> Iterator[tuple[Index, str, int]]:
 
     The array comes with the dimension of its rows.
     """
-    if not any(opaque_terms(end) for end in (loop.range.start, loop.range.stop)):
+    if not any(opaque_terms(end) for end in loop.range.ends):
         return
     bound = binders(loop)
     for access in accesses_in(loop.body):

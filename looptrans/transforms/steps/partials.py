@@ -200,7 +200,7 @@ def _range_of(
         subscript = target.subscripts[dimension]
         found += [loop.range for loop in inner if subscript == Var(loop.variable)]
     one = found[0] if len(found) == len(updates) else None
-    if one is not None and not any(varies(end, path.loop) for end in (one.start, one.stop)):
+    if one is not None and not any(varies(end, path.loop) for end in one.ends):
         ends = [(one.start, other.start) for other in found]
         ends += [(one.stop, other.stop) for other in found]
         if all(is_same(a, b) for a, b in ends) and all(r.step == one.step for r in found):

@@ -321,7 +321,7 @@ def _run_through(site: AccessSite, path: LoopPath, dimension: int) -> Range | No
     bounds = ranges.get(subscript.name)
     if bounds is None or bounds.step != 1:
         return None
-    return None if any(varies(end, path.loop) for end in (bounds.start, bounds.stop)) else bounds
+    return None if any(varies(end, path.loop) for end in bounds.ends) else bounds
 
 
 # The program with it

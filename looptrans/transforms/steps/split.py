@@ -228,7 +228,7 @@ def _plan(program: Program, path: LoopPath, size: int, operators: Mapping[str, O
     if most is None:
         loop = loop_name(program, path.position)
         # Behind a guard that looks into a table, it is not seen who contributes.
-        by_tables = any(opaque_terms(end) for end in (bounds.start, bounds.stop))
+        by_tables = any(opaque_terms(end) for end in bounds.ends)
         raise RangeNotFound(
             f"how many blocks the loop {loop} has is not known beforehand",
             place_of(path.loop),

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from looptrans.analysis.ranges.scan import Dimension, Scan, bounds_of
-from looptrans.ir.index import variables
 from looptrans.ir.program import Program
 from looptrans.ir.step import Step, same_names
 from looptrans.transforms.editing.band import (
@@ -105,7 +104,4 @@ def _tiled(band: Band, sizes: Sequence[int]) -> Program:
 
 def _is_box(band: Band) -> bool:
     """Tell whether no range depends on another loop of the band."""
-    return not any(
-        set(band.variables).intersection(variables(loop.range.start) + variables(loop.range.stop))
-        for loop in band.loops
-    )
+    return not any(loop.range.variables & set(band.variables) for loop in band.loops)
