@@ -144,6 +144,11 @@ def condition_changed(condition: Condition, change: Callable[[Index], Index]) ->
     return with_operands(condition, index=change, value=lambda value: value_changed(value, change))
 
 
+def values_replaced(node: Assign, change: Callable[[Value], Value | None]) -> Assign:
+    """Replace parts of what a statement assigns; see `replaced`."""
+    return replace(node, values=tuple(replaced(value, change) for value in node.values))
+
+
 def rewritten(
     body: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]
 ) -> tuple[Node, ...]:

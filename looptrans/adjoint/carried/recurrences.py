@@ -25,7 +25,7 @@ from looptrans.frontend import parse
 from looptrans.ir.condition import with_operands
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Array, Assign, If, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Read, Value
 from looptrans.ir.verdict import Certificate
@@ -209,7 +209,7 @@ def _with_values(change: Callable[[Value], Value | None], node: Node) -> tuple[N
     """Return a statement, or a guard, with parts of its values replaced."""
     match node:
         case Assign():
-            return (replace(node, values=tuple(replaced(v, change) for v in node.values)),)
+            return (values_replaced(node, change),)
         case If():
             tested = with_operands(node.condition, value=lambda v: replaced(v, change))
             return (replace(node, condition=tested),)

@@ -15,7 +15,7 @@ from looptrans.ir.affine import form_of
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import (
     WHOLE,
     Access,
@@ -73,7 +73,7 @@ def with_products_as_sums(program: Program) -> Program:
 
     def node(each: Node) -> tuple[Node, ...]:
         if isinstance(each, Assign):
-            return (replace(each, values=tuple(replaced(v, as_sum) for v in each.values)),)
+            return (values_replaced(each, as_sum),)
         return (each,)
 
     return replace(program, body=rewritten(program.body, node))

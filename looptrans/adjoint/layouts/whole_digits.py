@@ -35,7 +35,13 @@ from looptrans.ir.index import (
     walk,
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import indices_changed, replaced, rewritten, value_changed
+from looptrans.ir.rewrite import (
+    indices_changed,
+    replaced,
+    rewritten,
+    value_changed,
+    values_replaced,
+)
 from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
 from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.naming import binders, fresh_name
@@ -200,8 +206,7 @@ class InTwo:
                 inner = Loop(low, Range(Int(0), pair.radix), body)
                 return (replace(node, variable=high, range=_up_to(pair.count), body=(inner,)),)
             case Assign():
-                values = tuple(replaced(value, self._sum) for value in node.values)
-                return (replace(node, values=values),)
+                return (values_replaced(node, self._sum),)
             case _:
                 return (node,)
 
@@ -250,7 +255,7 @@ def as_before(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> t
                 moved = indices_changed(inside, lambda i: _whole(i, own, high, low))
                 return (replace(node, variable=own.variable, range=own.whole, body=moved),)
             case Assign():
-                return (replace(node, values=tuple(replaced(v, sum_) for v in node.values)),)
+                return (values_replaced(node, sum_),)
             case _:
                 return (node,)
 
@@ -337,7 +342,7 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
                 moved = tuple(substitute_variable(each, back) for each in moved)
                 return (replace(node, range=own.whole, body=moved),)
             case Assign():
-                return (replace(node, values=tuple(replaced(v, sum_) for v in node.values)),)
+                return (values_replaced(node, sum_),)
             case _:
                 return (node,)
 

@@ -14,7 +14,7 @@ from typing import Final
 from looptrans.ir.condition import with_operands
 from looptrans.ir.index import lets, opaque_terms, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -63,8 +63,7 @@ def with_given_numbers_put_in(program: Program) -> Program:
     def put_in(node: Node) -> tuple[Node, ...]:
         match node:
             case Assign():
-                values = tuple(replaced(value, as_number) for value in node.values)
-                return (replace(node, values=values),)
+                return (values_replaced(node, as_number),)
             case If():
                 asked = with_operands(node.condition, value=lambda v: replaced(v, as_number))
                 return (replace(node, condition=asked),)

@@ -23,7 +23,7 @@ from looptrans.ir.affine import total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Var, lets
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
+from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten, values_replaced
 from looptrans.ir.value import (
     Access,
     Const,
@@ -278,8 +278,7 @@ def _reading(node: Node, cell: Access, value: Value) -> Node:
     def changed(inner: Node) -> tuple[Node, ...]:
         match inner:
             case Assign():
-                values = tuple(replaced(each, change) for each in inner.values)
-                return (replace(inner, values=values),)
+                return (values_replaced(inner, change),)
             case If():
                 condition = replaced_in_condition(inner.condition, change)
                 return (replace(inner, condition=condition),)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from looptrans.ir.condition import Condition, Data, Relation, conjunction, with_tests
 from looptrans.ir.index import Arith, Index, Int, Opaque, opaque_terms
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten, with_accesses
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced, with_accesses
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -56,7 +56,7 @@ def with_tests_as_data(program: Program) -> Program:
     def chosen(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign):
             return (node,)
-        return (replace(node, values=tuple(replaced(v, number) for v in node.values)),)
+        return (values_replaced(node, number),)
 
     return replace(program, body=_body(rewritten(program.body, chosen)))
 
@@ -96,7 +96,7 @@ def about(program: Program, asked: Container[str]) -> Program:
             case Assign():
                 if not any(relation.access.array in asked for relation in accesses(node)):
                     return ()
-                return (replace(node, values=tuple(replaced(v, number) for v in node.values)),)
+                return (values_replaced(node, number),)
             case Loop(body=()) | If(body=(), orelse=()):
                 return ()
             case _:
@@ -116,7 +116,7 @@ def _body(body: tuple[Node, ...]) -> tuple[Node, ...]:
 def _node(node: Node) -> tuple[Node, ...]:
     match node:
         case Assign():
-            return (replace(node, values=tuple(replaced(v, _value) for v in node.values)),)
+            return (values_replaced(node, _value),)
         case If(condition, inner, ()):
             tested = _condition(condition)
             asked = read_in((replace(node, body=()),))

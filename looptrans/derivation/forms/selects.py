@@ -26,7 +26,7 @@ from looptrans.ir.condition import (
 )
 from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
+from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten, values_replaced
 from looptrans.ir.value import (
     Binary,
     Call,
@@ -46,7 +46,7 @@ def with_selects(program: Program) -> Program:
 def _node(node: Node) -> Node:
     match node:
         case Assign():
-            return replace(node, values=tuple(replaced(value, _select) for value in node.values))
+            return values_replaced(node, _select)
         case If(
             condition,
             (Assign(targets=(target,), values=(one,)) as first,),
@@ -86,7 +86,7 @@ def with_wheres_as_choices(program: Program) -> Program:
 
     def change(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Assign):
-            node = replace(node, values=tuple(replaced(value, chosen) for value in node.values))
+            node = values_replaced(node, chosen)
         return (node,)
 
     return replace(program, body=rewritten(program.body, change))

@@ -17,7 +17,7 @@ from looptrans.executor.inputs import Inputs
 from looptrans.ir.condition import Data
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import (
     Binary,
     Call,
@@ -162,7 +162,7 @@ def with_rounded_operands(
                 made = by_operands(term, bound, within) or replaced(term, change)
                 node = replace(node, values=(Binary("+", Read(read), made),))
             case Assign():
-                node = replace(node, values=tuple(replaced(v, change) for v in node.values))
+                node = values_replaced(node, change)
         return (node,)
 
     return replace(program, body=rewritten(program.body, rounded))
@@ -197,7 +197,7 @@ def _stored(program: Program, dtype: str) -> Program:
             name = part.access.array if isinstance(part, Read) else ""
             return Call(types[name], (part,)) if name in types.keys() - own else None
 
-        return (replace(node, values=tuple(replaced(v, change) for v in node.values)),)
+        return (values_replaced(node, change),)
 
     return replace(program, body=rewritten(program.body, each)) if types else program
 

@@ -17,7 +17,7 @@ from looptrans.ir.affine import Form, form_of, index_of, product, quotient, side
 from looptrans.ir.condition import Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Param, Var, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import Generator, Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
@@ -144,8 +144,7 @@ class _Asked:
                 bounds, guard = found
                 return (replace(node, range=bounds, body=(If(guard, node.body),)),)
             case Assign():
-                values = tuple(replaced(value, self._sum) for value in node.values)
-                return (replace(node, values=values),)
+                return (values_replaced(node, self._sum),)
             case _:
                 return (node,)
 

@@ -15,7 +15,7 @@ from math import inf
 from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.rewrite import replaced, replaced_part, rewritten
+from looptrans.ir.rewrite import replaced, replaced_part, rewritten, values_replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -55,7 +55,7 @@ def where(node: Node, mask: Condition) -> tuple[Node, ...]:
         return None
 
     if isinstance(node, Assign):
-        return (replace(node, values=tuple(replaced(v, chosen) for v in node.values)),)
+        return (values_replaced(node, chosen),)
     return (node,)
 
 
@@ -81,7 +81,7 @@ def one_element(
             case If(test, then, _) if test == condition:
                 return then
             case Assign():
-                return (replace(node, values=tuple(replaced(v, value) for v in node.values)),)
+                return (values_replaced(node, value),)
             case _:
                 return (node,)
 
