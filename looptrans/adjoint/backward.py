@@ -48,12 +48,13 @@ from looptrans.adjoint.rewriting.simpler import (
 )
 from looptrans.adjoint.rewriting.spelled import with_extrema_spelled
 from looptrans.adjoint.rewriting.unread import without_unread
-from looptrans.adjoint.rewriting.work import assignments, work_of
+from looptrans.adjoint.rewriting.work import work_of
 from looptrans.adjoint.through_time import closed
 from looptrans.analysis.api import annotated
 from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Program
 from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import assignments
 from looptrans.transforms.rows.bounded import Bounded, with_ends_said
 
 MODEST: Final = 5

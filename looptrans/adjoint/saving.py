@@ -42,7 +42,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import loops_in, placed
 from looptrans.transforms.editing.extents import extent
 
 Position = tuple[int, ...]
@@ -152,7 +152,7 @@ class Saver:
 
     def _taken(self) -> set[str]:
         taken = {a.name for a in self.program.arrays} | {p.name for p in self.program.parameters}
-        taken |= {n.variable for n in nodes(self.program.body) if isinstance(n, Loop)}
+        taken |= {n.variable for n in loops_in(self.program.body)}
         return taken
 
     def _whole(self, name: str) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from looptrans.frontend.mistakes import UnsupportedExpression
 from looptrans.ir.condition import Data, Every, Some
-from looptrans.ir.program import Array, Assign, Element, Node
+from looptrans.ir.program import Array, Element, Node
 from looptrans.ir.source import Span
 from looptrans.ir.value import (
     Binary,
@@ -29,7 +29,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments
 
 WIDTH: dict[Element, int] = {"bool": 0, "int": 1, "float": 2}
 SAME = ("max", "min", "abs", "stop_gradient", "copy", "sum")
@@ -49,7 +49,7 @@ def with_elements(
     kinds: dict[str, Element] = {n: "bool" if n in open_ else a.element for n, a in arrays.items()}
     stores: dict[str, list[Value]] = {}
     readers: dict[str, set[str]] = {}
-    for statement in _assignments(body):
+    for statement in assignments(body):
         for number, target in enumerate(statement.targets):
             if target.array in open_:
                 value = statement.values[min(number, len(statement.values) - 1)]
@@ -72,7 +72,7 @@ def number_joins(
 ) -> Iterator[UnsupportedExpression]:
     """Find `a or b` as a value where Python would give one of two numbers, not a boolean."""
     kinds = {name: array.element for name, array in arrays.items()}
-    for statement in _assignments(body):
+    for statement in assignments(body):
         for value in statement.values:
             for inner in walk_value(value):
                 if not (isinstance(inner, Holds) and isinstance(inner.condition, Every | Some)):
@@ -94,10 +94,6 @@ def _number_join(span: Span) -> UnsupportedExpression:
         why="in Python that gives one of the two numbers, not true or false",
         remedy="compare the numbers, x != 0.0, or write a ternary",
     )
-
-
-def _assignments(body: tuple[Node, ...]) -> Iterator[Assign]:
-    return (node for node in nodes(body) if isinstance(node, Assign))
 
 
 def _widest(*kinds: Element) -> Element:

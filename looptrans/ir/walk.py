@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from looptrans.ir.condition import (
@@ -186,7 +186,7 @@ def _placed(body: tuple[Node, ...], position: tuple[int, ...], around: _Around) 
 
 def loops(program: Program) -> tuple[Loop, ...]:
     """Return every loop in textual order."""
-    return tuple(node for node in nodes(program.body) if isinstance(node, Loop))
+    return tuple(loops_in(program.body))
 
 
 def inner_bodies(node: Node) -> tuple[tuple[Node, ...], ...]:
@@ -206,6 +206,16 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
         yield node
         for inner in inner_bodies(node):
             yield from nodes(inner)
+
+
+def assignments(body: tuple[Node, ...]) -> list[Assign]:
+    """Return the statements of a block and of all blocks in it."""
+    return [node for node in nodes(body) if isinstance(node, Assign)]
+
+
+def loops_in(body: tuple[Node, ...]) -> list[Loop]:
+    """Return the loops of a block and of all blocks in it, outer ones first."""
+    return [node for node in nodes(body) if isinstance(node, Loop)]
 
 
 @remembered_of_parts
@@ -302,17 +312,31 @@ def read_by(node: Assign | If) -> set[str]:
     return {relation.access.array for relation in accesses(node) if not relation.is_write}
 
 
+def relations_in(body: tuple[Node, ...]) -> Iterator[AccessRelation]:
+    """Yield what the statements and conditions of a block access, in textual order."""
+    for node in nodes(body):
+        if isinstance(node, Assign | If):
+            yield from accesses(node)
+
+
+def accesses_in(body: Iterable[Node]) -> Iterator[Access]:
+    """Yield the cells that the statements and conditions of a block access, in textual order."""
+    return (relation.access for relation in relations_in(tuple(body)))
+
+
+def targets_in(body: tuple[Node, ...]) -> list[Access]:
+    """Return the cells that the statements of a block write, in textual order."""
+    return [target for node in assignments(body) for target in node.targets]
+
+
 def read_in(body: tuple[Node, ...]) -> set[str]:
     """Return the arrays and scalars that the statements and conditions of a block read."""
-    statements = (node for node in nodes(body) if isinstance(node, Assign | If))
-    return {name for node in statements for name in read_by(node)}
+    return {each.access.array for each in relations_in(body) if not each.is_write}
 
 
 def written_in(body: tuple[Node, ...]) -> set[str]:
     """Return the arrays and scalars that the statements of a block write."""
-    return {
-        target.array for node in nodes(body) if isinstance(node, Assign) for target in node.targets
-    }
+    return {target.array for target in targets_in(body)}
 
 
 def touched(body: tuple[Node, ...]) -> set[str]:

@@ -29,7 +29,15 @@ from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
-from looptrans.ir.walk import accesses, nodes, read_in, written_in
+from looptrans.ir.walk import (
+    accesses,
+    assignments,
+    loops_in,
+    nodes,
+    read_in,
+    relations_in,
+    written_in,
+)
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import rename_variable
 from looptrans.transforms.rows.ends_asked import end_of, start_of
@@ -184,7 +192,7 @@ def _set_before(nests: tuple[Node, ...], number: int, zeros: Collection[str]) ->
 
 def _statements(node: Node, names: Collection[str]) -> list[Assign]:
     """Return the statements that write to some arrays."""
-    inside = (n for n in nodes((node,)) if isinstance(n, Assign))
+    inside = assignments((node,))
     return [n for n in inside if any(target.array in names for target in n.targets)]
 
 
@@ -253,7 +261,7 @@ def _touched(node: Node) -> tuple[set[str], set[str]]:
     A scalar that it writes is its own.
     """
     written = written_in((node,))
-    statements = (n for n in nodes((node,)) if isinstance(n, Assign))
+    statements = assignments((node,))
     own = {target.array for n in statements for target in n.targets if not target.subscripts}
     return read_in((node,)) - own, written
 
@@ -473,7 +481,7 @@ def _moving(nest: Node, tied: Tied) -> Iterator[str]:
 
 def _directions(nest: Node, turned: Callable[[str], bool]) -> Iterator[Node]:
     """Yield a nest as it is, and with some of its loops the other way round."""
-    every = dict.fromkeys(n.variable for n in nodes((nest,)) if isinstance(n, Loop))
+    every = dict.fromkeys(n.variable for n in loops_in((nest,)))
     names = [name for name in every if turned(name)]
     for count in range(min(len(names), MOST_TURNED) + 1):
         for chosen in combinations(names, count):
@@ -493,18 +501,14 @@ def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
     """Tell whether nothing is set, or added to, after it was read, or set after it was added to."""
     closed = tied.closed(_only_set(nest))
     elsewhere = {
-        each.access.array
-        for n in nodes((closed,))
-        if isinstance(n, Assign | If)
-        for each in accesses(n)
-        if not each.access.subscripts
+        each.access.array for each in relations_in((closed,)) if not each.access.subscripts
     } - written_in((closed,))
     known = [Assign("S", (Access(name, ()),), (ZERO,)) for name in sorted(elsewhere)]
     whole = tied.with_arrays(replace(around, body=(*around.body, *known, closed), outputs=()))
     late = dependences(whole, bases=("memory",), kinds=("anti", "output"), witnesses=False)
     arrays = {array.name for array in whole.arrays if array.rank}
-    statements = [n for n in nodes((nest,)) if isinstance(n, Assign)]
-    labelled = [n for n in nodes(whole.body[-1:]) if isinstance(n, Assign)]
+    statements = assignments((nest,))
+    labelled = assignments(whole.body[-1:])
     sets = {
         n.label
         for n, written in zip(labelled, statements, strict=True)

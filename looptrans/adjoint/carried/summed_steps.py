@@ -18,7 +18,7 @@ from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Generator, Read, Reduce, Whole, arrays_tested
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, read_in, written_in
+from looptrans.ir.walk import assignments, nodes, read_in, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.tree import (
     LoopPath,
@@ -164,11 +164,7 @@ def _is_state(program: Program, path: LoopPath, name: str) -> bool:
     for outer in loops_around(program, path.position):
         own = path.position[len(outer.position)]
         others = tuple(n for number, n in enumerate(outer.loop.body) if number != own)
-        begun = any(
-            name in written_in((node,)) - read_in((node,))
-            for node in nodes(others)
-            if isinstance(node, Assign)
-        )
+        begun = any(name in written_in((node,)) - read_in((node,)) for node in assignments(others))
         if name in read_in(others) and not begun:
             return node_at(program, path.position) is path.loop
     return False

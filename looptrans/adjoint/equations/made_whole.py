@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.algebra.positional.cells import is_looked_up
 from looptrans.ir.index import Var, variables
-from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.program import Loop, Program
 from looptrans.ir.value import (
     Call,
     Read,
@@ -28,7 +28,7 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import targets_in
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
 
 
@@ -120,7 +120,7 @@ def _is_apart(program: Program, array: str, *, by_rows: bool) -> bool:
 
 def _are_set_ahead(loop: Loop, rows: set[str]) -> bool:
     """Tell whether an iteration sets something for another one, as a step of time does."""
-    targets = (t for node in nodes(loop.body) if isinstance(node, Assign) for t in node.targets)
+    targets = targets_in(loop.body)
     subscripts = (index for target in targets for index in target.indices)
     return any(rows & set(variables(s)) and not isinstance(s, Var) for s in subscripts)
 

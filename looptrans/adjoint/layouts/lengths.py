@@ -33,8 +33,7 @@ from looptrans.ir.value import (
     Whole,
     cells_read,
 )
-from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses, accesses_in, assignments, loops_in, nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +154,7 @@ def _extents(program: Program, loop: Loop) -> tuple[Index, dict[str, Rows]] | No
         return None
     written = {
         target.array
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
+        for node in assignments(loop.body)
         for target in node.targets
         if target.subscripts
     }
@@ -246,7 +244,7 @@ class _Cut:
 
     def bounds(self, loop: Loop, around: tuple[str, ...]) -> Range:
         """Return the range of a loop, uncut where one further in says whose rows it goes over."""
-        inner = {node.variable for node in nodes(loop.body) if isinstance(node, Loop)}
+        inner = {node.variable for node in loops_in(loop.body)}
         for end in self.ends(Var(loop.variable), accesses_in(loop.body))[0]:
             if (
                 end is not None

@@ -14,15 +14,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.equations.sums import held_together
-from looptrans.adjoint.layouts.views import (
-    Use,
-    View,
-    accesses_in,
-    created,
-    sets_first,
-    shaped,
-    uses_of,
-)
+from looptrans.adjoint.layouts.views import Use, View, created, sets_first, shaped, uses_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
@@ -42,7 +34,7 @@ from looptrans.ir.value import (
     arrays_read,
     cells_read,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, accesses_in, nodes, targets_in
 from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of
 
 
@@ -189,7 +181,7 @@ class TakenBack:
                 body = (replace(guard, body=inner.body),)
             case _:
                 return loop
-        rows = (self._row_of(access) for access, _ in accesses_in(inner.body))
+        rows = (self._row_of(access) for access in accesses_in(inner.body))
         if (inner.variable, loop.variable) not in rows or loop.variable in inner.range.variables:
             return loop
         if not _adds_up(inner.body) or inner.variable in loop.range.variables:
@@ -217,7 +209,7 @@ class TakenBack:
             inside = dict(around)
             read = cells_read(part.body)
             for g in self._sequences_first(part):
-                rows = self._of(g.variable, ((access, False) for access in read), inside)
+                rows = self._of(g.variable, read, inside)
                 bounds = g.range
                 if rows is not None and not self._is_of(bounds, rows):
                     self._is_all(g.variable, bounds, rows[0])
@@ -247,11 +239,11 @@ class TakenBack:
         return found is not None and (found.ends, found.sequence) == rows
 
     def _of(
-        self, variable: str, inside: Iterable[tuple[Access, bool]], around: Mapping[str, Range]
+        self, variable: str, inside: Iterable[Access], around: Mapping[str, Range]
     ) -> tuple[str, str] | None:
         """Return the ends and the sequence whose rows a variable stands for."""
         found: set[tuple[str, str]] = set()
-        for access, _ in inside:
+        for access in inside:
             view = self.views.get(access.array)
             if view is None:
                 continue
@@ -289,9 +281,9 @@ def _adds_up(body: tuple[Node, ...]) -> bool:
 
     What is added may be worked out in numbers that are set first.
     """
-    written = {a.array for a, is_write in accesses_in(body) if is_write}
-    numbers = {a.array for a, is_write in accesses_in(body) if is_write and not a.subscripts}
-    sums = written - numbers
+    targets = targets_in(body)
+    numbers = {target.array for target in targets if not target.subscripts}
+    sums = {target.array for target in targets} - numbers
     for node in nodes(body):
         match node:
             case Assign(targets=(target,), values=(value,)):

@@ -12,7 +12,7 @@ from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, plain
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Range
-from looptrans.ir.walk import accesses, nodes, placed, read_by
+from looptrans.ir.walk import accesses, placed, read_by
 from looptrans.transforms.rows.segments import Rows
 
 T = TypeVar("T")
@@ -84,14 +84,6 @@ def uses_of(program: Program) -> Iterator[Use]:
         for relation in accesses(place.node):
             inner = {g.variable: g.range for g in relation.generators}
             yield Use(relation.access, loops | inner, (*place.conditions, relation.condition))
-
-
-def accesses_in(body: tuple[Node, ...]) -> Iterator[tuple[Access, bool]]:
-    """Yield every access in a block, and whether it writes."""
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            for relation in accesses(node):
-                yield relation.access, relation.is_write
 
 
 def shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:

@@ -39,7 +39,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes, placed, read_by, written
+from looptrans.ir.walk import accesses, assignments, nodes, placed, read_by, written
 
 
 def cell_without_lets(access: Access) -> Access:
@@ -109,7 +109,7 @@ def with_indices_put_in(program: Program) -> Program:
 def _set_once(program: Program) -> frozenset[str]:
     """Return the integer scalars that one statement sets, and nothing but that one."""
     found: dict[str, list[bool]] = {}
-    for node in (n for n in nodes(program.body) if isinstance(n, Assign)):
+    for node in assignments(program.body):
         for target in node.targets:
             found.setdefault(target.array, []).append(len(node.targets) == 1)
     integers = {a.name for a in program.arrays if a.element == "int" and a.role == "local"}

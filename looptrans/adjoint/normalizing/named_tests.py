@@ -16,7 +16,7 @@ from looptrans.ir.condition import Condition, Data, is_data_dependent, with_test
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Holds, Read, Reduce, Select, Value, arrays_read
-from looptrans.ir.walk import nodes, read_in
+from looptrans.ir.walk import assignments, read_in
 
 Known = Mapping[str, Value]
 
@@ -80,7 +80,7 @@ def _block(
 
 
 def _set_in(body: tuple[Node, ...]) -> set[str]:
-    assigned = (node for node in nodes(body) if isinstance(node, Assign))
+    assigned = assignments(body)
     return {target.array for node in assigned for target in node.targets}
 
 

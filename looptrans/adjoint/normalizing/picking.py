@@ -31,7 +31,7 @@ from looptrans.ir.value import (
     arrays_read,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import nodes, targets_in
 from looptrans.transforms.editing.accesses import listed
 
 # A cell as it is known: an array and its subscripts, where these are variables of loops that have
@@ -116,12 +116,7 @@ class _Inside:
 
 class _Picking:
     def __init__(self, program: Program) -> None:
-        targets = [
-            target.array
-            for node in nodes(program.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        ]
+        targets = [target.array for target in targets_in(program.body)]
         self.found: list[str] = []
         self.writes = Counter(targets)
         self.floats = {array.name for array in program.arrays if array.element == "float"}

@@ -46,8 +46,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import live_out, nodes, written_in
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in, live_out, nodes, written_in
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import loops_around
 

@@ -51,7 +51,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import touched
 from looptrans.transforms.editing.tree import (
     LoopPath,
     Position,
@@ -171,7 +171,7 @@ def _begun_once(program: Program, exchange: Exchange) -> Program:
     for name in exchange.states:
         cell = Read(Access(name, ()))
         block = block_at(program, (*outer, number))
-        touching = [n for n, node in enumerate(block) if name in _names_in(node)]
+        touching = [n for n, node in enumerate(block) if name in touched((node,))]
         first = max((n for n in touching if n < number), default=None)
         inside = [n for n in touching if number <= n < number + exchange.count]
         if program.array(name).rank or first is None or not inside:
@@ -198,12 +198,6 @@ def _begun_once(program: Program, exchange: Exchange) -> Program:
         program = replace_at(program, (*outer, first), ())
         number -= 1
     return program
-
-
-def _names_in(node: Node) -> set[str]:
-    """Return the arrays and scalars that a node touches."""
-    found = (each for each in nodes((node,)) if isinstance(each, Assign | If))
-    return {relation.access.array for each in found for relation in accesses(each)}
 
 
 def _sets(node: Node, cell: Read) -> bool:

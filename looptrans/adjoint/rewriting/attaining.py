@@ -16,7 +16,7 @@ from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Call, Compare, Read, Select, Value, arrays_read
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, read_by
+from looptrans.ir.walk import assignments, read_by
 from looptrans.transforms.editing.accesses import listed
 
 
@@ -67,7 +67,7 @@ def with_extrema_written(program: Program) -> Attaining | None:
                 pass
         if made is None:
             return (node,)
-        inside = [each for part in made for each in nodes((part,)) if isinstance(each, Assign)]
+        inside = [each for part in made for each in assignments((part,))]
         found.update((e.targets[0].array, None) for e in inside if isinstance(e.values[0], Call))
         return made
 

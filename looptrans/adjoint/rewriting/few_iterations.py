@@ -26,7 +26,7 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, placed, touched
+from looptrans.ir.walk import accesses, assignments, live_out, nodes, placed, touched
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
@@ -154,12 +154,12 @@ def _with_array(loop: Loop, array: str) -> tuple[tuple[Node, ...], tuple[Node, .
     """
     if not all(isinstance(node, Assign) or _is_plain(node) for node in nodes(loop.body)):
         return loop.body, ()
-    rest = [node for node in nodes(loop.body) if isinstance(node, Assign)]
+    rest = assignments(loop.body)
     own = [node for node in rest if array in touched((node,))]
     for one in own:
         rest = [node for node in rest if node not in own]
         own += [node for node in rest if _meet(one, node)]
-    if not own or len(own) == len([n for n in nodes(loop.body) if isinstance(n, Assign)]):
+    if not own or len(own) == len(assignments(loop.body)):
         return loop.body, ()
     kept = {node.label for node in own}
 

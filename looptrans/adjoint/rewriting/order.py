@@ -19,7 +19,7 @@ from looptrans.algebra.iterations.assembly import flow_of
 from looptrans.algebra.iterations.edges import NoRecurrence
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments, nodes
 from looptrans.transforms.editing.tree import (
     LoopPath,
     Position,
@@ -236,8 +236,7 @@ def _sets_own(loop: Loop) -> bool:
     """Tell whether some statement sets cells that hang on the variable of a loop."""
     return any(
         loop.variable in variables(index)
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
+        for node in assignments(loop.body)
         for target in node.targets
         for index in target.indices
     )

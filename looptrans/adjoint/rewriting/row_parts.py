@@ -36,7 +36,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, nodes, placed
+from looptrans.ir.walk import Placed, assignments, nodes, placed
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import LoopPath, node_at
@@ -161,8 +161,7 @@ def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:
     outermost = node_at(program, each.place.loop_positions[0])
     return len(each.target.variables) < _MANY or any(
         target.array != each.target.array and target.variables >= rows
-        for node in nodes((outermost,))
-        if isinstance(node, Assign)
+        for node in assignments((outermost,))
         for target in node.targets
     )
 

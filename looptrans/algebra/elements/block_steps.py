@@ -45,7 +45,7 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, assignments, loops_in, nodes
 from looptrans.transforms.editing.tree import node_at, statements_in
 
 UNKNOWN = "?"
@@ -131,11 +131,11 @@ class BlockIteration(Iteration):
         step = _carried(self.program, inner)
         inside = ranges | {node.variable: node.range}
         written: dict[str, set[str]] = {}
-        for each in (n for n in nodes(node.body) if isinstance(n, Assign)):
+        for each in assignments(node.body):
             for target in each.targets:
                 written.setdefault(target.array, set()).add(each.label)
         self._look(node.body, inside, written)
-        inside |= {n.variable: n.range for n in nodes(node.body) if isinstance(n, Loop)}
+        inside |= {n.variable: n.range for n in loops_in(node.body)}
         states = () if step is None else step.states
         left: list[Known] = []
         for known in inner.known:
@@ -292,7 +292,7 @@ def with_makers(iteration: Iteration, program: Program, block: Loop) -> None:
         program: The program.
         block: The loop over blocks, or over elements.
     """
-    sets = [n for n in nodes(block.body) if isinstance(n, Assign)]
+    sets = assignments(block.body)
     written = {target.array for n in sets for target in n.targets}
     for name, found in iteration.found.items():
         if not found.made:

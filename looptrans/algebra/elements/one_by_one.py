@@ -34,7 +34,7 @@ from looptrans.algebra.positional.values import MINUS_INFINITY
 from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.creation import first_value
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Declaration, Element, If, Loop, Program
+from looptrans.ir.program import Declaration, Element, If, Loop, Program
 from looptrans.ir.value import (
     Call,
     Const,
@@ -45,7 +45,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.walk import assignments, live_out, targets_in
 from looptrans.transforms.editing.tree import Position, loops_around, node_at, replace_at
 from looptrans.transforms.over_blocks.block_passes import BlockPasses, block_passes
 from looptrans.transforms.over_blocks.fitting import with_fitting_extents
@@ -204,8 +204,7 @@ class _Reading:
         seen = self._seen(step)
         return all(
             target.array not in seen or any(same_cell(target, s.access) for s in after.states)
-            for node in nodes(step.loop.body)
-            if isinstance(node, Assign)
+            for node in assignments(step.loop.body)
             for target in node.targets
         )
 
@@ -240,13 +239,8 @@ class _Reading:
         seen = self._seen(step)
         path = loops_around(self.passes.program, self.passes.position)
         around = [loop.variable for loop in path]
-        targets = [
-            target
-            for node in nodes(self.block.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        ]
-        for node in (n for n in nodes(self.block.loop.body) if isinstance(n, Assign)):
+        targets = targets_in(self.block.loop.body)
+        for node in assignments(self.block.loop.body):
             for target in node.targets:
                 if target.array not in seen or target.array in self.passes.within:
                     continue

@@ -57,7 +57,7 @@ from looptrans.ir.value import (
     rank_of,
     shared_parts,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments, nodes
 
 
 @dataclass(slots=True)
@@ -99,10 +99,7 @@ class Iteration:
             NoRecurrence: What a statement reads cannot be told, or a loop inside carries the state.
         """
         self._written = frozenset(
-            target.array
-            for node in nodes(self.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
+            target.array for node in assignments(self.loop.body) for target in node.targets
         )
         self._carried = frozenset((e.sink, e.array) for e in self.edges if e.kind == "carried")
         self._body(self.loop.body, self.position, {})
@@ -216,8 +213,7 @@ class Iteration:
         """
         targets = (
             target
-            for node in nodes(self.loop.body)
-            if isinstance(node, Assign)
+            for node in assignments(self.loop.body)
             for target in node.targets
             if target.array == access.array
         )
@@ -409,8 +405,7 @@ class Iteration:
             node.label
             for test in nodes(self.loop.body)
             if isinstance(test, If) and test.label is not None
-            for node in nodes((*test.body, *test.orelse))
-            if isinstance(node, Assign)
+            for node in assignments((*test.body, *test.orelse))
         }
 
 

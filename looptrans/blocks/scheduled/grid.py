@@ -47,7 +47,7 @@ from looptrans.ir.value import (
     value_children,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses_in, loops_in, nodes
 from looptrans.transforms.editing.extents import extent_along
 
 
@@ -171,9 +171,7 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     body = loops[-1].body
     reads = _reads(body)
     bounds = {
-        node.variable: set().union(*map(_telling, node.range.ends))
-        for node in nodes(body)
-        if isinstance(node, Loop)
+        node.variable: set().union(*map(_telling, node.range.ends)) for node in loops_in(body)
     }
     pairs: set[str] = set()
     chosen: set[str] = set()
@@ -277,7 +275,7 @@ def _like_columns(rows: list[str], body: tuple[Node, ...]) -> str:
     inside = list(nodes(body))
     inner = [node for node in inside if isinstance(node, Loop)]
     return alike(
-        [r.access for n in inside if isinstance(n, Assign | If) for r in accesses(n)],
+        list(accesses_in(body)),
         rows,
         {loop.variable for loop in inner},
         [(loop.variable, end) for loop in inner for end in loop.range.ends],

@@ -40,7 +40,7 @@ from looptrans.ir.value import (
     arrays_tested,
     walk_value,
 )
-from looptrans.ir.walk import nodes, written_in
+from looptrans.ir.walk import assignments, nodes, written_in
 
 Facts = Callable[[Loop], Append | None]
 
@@ -180,7 +180,7 @@ def _truth(value: Value) -> Condition:
 
 
 def _read_in(body: tuple[Node, ...]) -> set[str]:
-    assigned = (node for node in nodes(body) if isinstance(node, Assign))
+    assigned = assignments(body)
     return {name for node in assigned for value in node.values for name in arrays_read(value)}
 
 

@@ -44,7 +44,7 @@ from looptrans.ir.rewrite import (
 )
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, written
+from looptrans.ir.walk import accesses_in, live_out, written
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.nest import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
@@ -241,10 +241,8 @@ def _laid_in_rows(
         The same with such arrays, and their names.
     """
     uses: dict[str, list[Access]] = {}
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            for each in accesses(node):
-                uses.setdefault(each.access.array, []).append(each.access)
+    for access in accesses_in(body):
+        uses.setdefault(access.array, []).append(access)
     seen = live_out(program)
     found: dict[str, int] = {}
     for node in body:
@@ -284,12 +282,7 @@ def _cell_at(access: Access, n: int, grid: tuple[Index, Index], cells: frozenset
 
 def _rows_of(loop: Loop, names: tuple[str, str]) -> set[tuple[str, int, int]]:
     """Return the arrays that are found in a loop by row and column, and the places of both."""
-    found: set[tuple[str, int, int]] = set()
-    for node in nodes(loop.body):
-        if isinstance(node, Assign | If):
-            for each in accesses(node):
-                found |= _places(each.access, names)
-    return found
+    return set().union(*(_places(access, names) for access in accesses_in(loop.body)))
 
 
 def _read_rows(value: Value, names: tuple[str, str]) -> set[tuple[str, int, int]]:

@@ -36,7 +36,7 @@ from looptrans.ir.value import (
     condition_variables,
     walk_value,
 )
-from looptrans.ir.walk import nodes, touched, written
+from looptrans.ir.walk import assignments, nodes, touched, written
 
 
 def with_guards(program: Program) -> Program:
@@ -61,7 +61,7 @@ def _shared(program: Program) -> frozenset[Condition]:
                 parts = (part for value in values for part in walk_value(value))
                 chosen |= {part.condition for part in parts if isinstance(part, Select)}
             case If(condition, body, ()):
-                folds = (_fold(each) for each in nodes(body) if isinstance(each, Assign))
+                folds = (_fold(each) for each in assignments(body))
                 for operator, _ in filter(None, folds):
                     guarding[operator == "sum"].add(condition)
             case _:

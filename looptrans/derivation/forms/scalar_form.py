@@ -32,7 +32,7 @@ from looptrans.ir.value import (
     rank_of,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, assignments, loops_in, nodes
 from looptrans.transforms.editing.finish import finished
 
 Execution: TypeAlias = Literal["sequential", "parallel"]
@@ -185,12 +185,11 @@ class _Writer:
             stem = extent.name.lower() if isinstance(extent, Param) else "e"
             taken = {array.name for array in self.program.arrays}
             taken |= {parameter.name for parameter in self.program.parameters}
-            taken |= {n.variable for n in nodes(self.program.body) if isinstance(n, Loop)}
+            taken |= {n.variable for n in loops_in(self.program.body)}
             taken |= set(self.names.values())
             taken |= {
                 name
-                for node in nodes(self.program.body)
-                if isinstance(node, Assign)
+                for node in assignments(self.program.body)
                 for value in node.values
                 for part in walk_value(value)
                 if isinstance(part, Reduce)

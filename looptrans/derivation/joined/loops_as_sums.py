@@ -42,7 +42,16 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed, read_in, written_in
+from looptrans.ir.walk import (
+    inner_bodies,
+    live_out,
+    nodes,
+    placed,
+    read_in,
+    relations_in,
+    targets_in,
+    written_in,
+)
 from looptrans.transforms.editing.tree import (
     Position,
     block_at,
@@ -158,9 +167,7 @@ def _is_pass(program: Program, position: Position, loop: Loop) -> bool:
     return any(_carries_a_row(other, None, moved=True) for other in alike) and not any(
         mentions(relation.access, other.variable) and relation.access.array in set_there
         for other in alike
-        for node in nodes(other.body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
+        for relation in relations_in(other.body)
     )
 
 
@@ -344,12 +351,7 @@ def _left(loop: Loop, update: Assign) -> tuple[Node, ...]:
     if not any(_adds_up(node, loop.variable) for node in others):
         return ()
     target = update.targets[0]
-    meets = any(
-        not are_apart(relation.access, target)
-        for node in nodes(others)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-    )
+    meets = any(not are_apart(relation.access, target) for relation in relations_in(others))
     return () if meets else others
 
 
@@ -390,7 +392,7 @@ def _total(
         g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
     }
     read = cells_read(body)
-    set_there = [t for node in nodes(left) if isinstance(node, Assign) for t in node.targets]
+    set_there = targets_in(left)
     if not all(are_apart(access, other) for access in read for other in set_there):
         return None
     if loop.variable in bound or not all(are_apart(access, target) for access in read):

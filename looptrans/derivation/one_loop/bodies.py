@@ -35,7 +35,16 @@ from looptrans.ir.value import (
     rank_of,
     walk_value,
 )
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed, read_in, written_in
+from looptrans.ir.walk import (
+    accesses,
+    assignments,
+    inner_bodies,
+    live_out,
+    nodes,
+    placed,
+    read_in,
+    written_in,
+)
 from looptrans.transforms.editing.substitute import rename_variable
 from looptrans.transforms.editing.tree import walk_positions
 
@@ -152,7 +161,7 @@ def rest_of(
     for label, values in iteration.computed:
         if any(_looks_at(value, iteration, states, staying) for value in values):
             gone.add(label)
-    own = {n.label for n in nodes(iteration.loop.body) if isinstance(n, Assign)}
+    own = {n.label for n in assignments(iteration.loop.body)}
     gone &= own
     _require_one_value(iteration, gone)
     _require_unseen(program, iteration, gone - set(writers), states)
@@ -169,7 +178,7 @@ def rest_of(
         return isinstance(node, Assign) and node.label in gone
 
     body = without(iteration.loop.body, drop)
-    kept = {n.label for n in nodes(body) if isinstance(n, Assign)}
+    kept = {n.label for n in assignments(body)}
     lost = own - gone - kept
     if lost:
         # What went with a test of the state may go where only what goes as well looks at it.
@@ -331,12 +340,7 @@ def worked_out(rests: Iterable[Rest], body: tuple[Node, ...], loop: str) -> dict
     """
     direct = {node.label: node for node in body if isinstance(node, Assign)}
     # What a name has in the end is what it was given last.
-    last = {
-        target.array: node.label
-        for node in nodes(body)
-        if isinstance(node, Assign)
-        for target in node.targets
-    }
+    last = {target.array: node.label for node in assignments(body) for target in node.targets}
     found: dict[Value, Value] = {}
     for rest in rests:
         here = {rest.loop.variable: Var(loop)}

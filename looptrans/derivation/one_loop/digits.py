@@ -24,7 +24,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Access, Range, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, loops_in, nodes
 from looptrans.transforms.editing.nest import binders, find_loop, fresh_name, names_used, replace_at
 from looptrans.transforms.editing.tree import LoopPath, loop_paths, statements_in
 
@@ -232,7 +232,7 @@ def _over(index: Index, divisor: Index) -> Index | None:
 def _shares(loop: Loop, digits: Digits) -> tuple[int, int]:
     """Return how many accesses within inner loops go along the high digit alone, and the low."""
     high, low = Var("high digit"), Var("low digit")
-    inside = {node.variable for node in nodes(loop.body) if isinstance(node, Loop)}
+    inside = {node.variable for node in loops_in(loop.body)}
     found = [0, 0]
     for access in _accesses(loop):
         own = [s for s in access.subscripts if not isinstance(s, Whole)]

@@ -18,10 +18,10 @@ from dataclasses import replace
 
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var, lets, opaque_terms, variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Access, Binary, Generator, Read, Reduce, Value, walk_value
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.walk import accesses, accesses_in, live_out, targets_in
 
 LONGEST = 400
 """How many parts a term may have in which names are put in."""
@@ -58,7 +58,7 @@ def _summed(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[No
     ends = inner.range.ends
     if any(loop.variable in variables(end) or opaque_terms(end) or lets(end) for end in ends):
         return None
-    targets = [t for node in nodes(inner.body) if isinstance(node, Assign) for t in node.targets]
+    targets = targets_in(inner.body)
     if not all(Var(inner.variable) in target.indices for target in targets):
         return None
     found = _summed(replace(loop, body=inner.body), floats, own)
@@ -67,8 +67,7 @@ def _summed(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[No
 
 def _mentioned(body: tuple[Node, ...]) -> Counter[str]:
     """Return how often each array and scalar is accessed."""
-    places = [node for node in nodes(body) if isinstance(node, Assign | If)]
-    return Counter(each.access.array for node in places for each in accesses(node))
+    return Counter(access.array for access in accesses_in(body))
 
 
 def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assign, ...] | None:

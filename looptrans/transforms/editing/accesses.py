@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from looptrans.frontend.appearance import names_at
 from looptrans.frontend.elements import element_of
 from looptrans.ir.index import Index, Let, Var, variables, walk
-from looptrans.ir.program import Array, Assign, Declaration, Element, If, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, Declaration, Element, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.value import (
@@ -34,13 +34,6 @@ class AccessSite:
     def access(self) -> Access:
         """The access itself."""
         return self.relation.access
-
-
-def accesses_in(body: Iterable[Node]) -> Iterator[Access]:
-    """Yield what statements and conditions of a block read and write."""
-    for node in nodes(tuple(body)):
-        if isinstance(node, Assign | If):
-            yield from (relation.access for relation in accesses(node))
 
 
 _LATEST: deque[tuple[Program, dict[str, list[AccessSite]]]] = deque(maxlen=4)

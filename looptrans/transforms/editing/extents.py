@@ -34,7 +34,7 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Call, Range, Read, Select, Subscript, Unary, Value, Whole
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, nodes, targets_in
 from looptrans.transforms.editing.nest import RangeNotFound
 
 Ranges = Mapping[str, Range]
@@ -181,7 +181,7 @@ def extent_along(
 
 def _sets_within(program: Program, loop: Loop, end: Index) -> bool:
     """Tell whether the elements of arrays that a loop sets all lie below an end along it."""
-    targets = [t for n in nodes(loop.body) if isinstance(n, Assign) for t in n.targets]
+    targets = targets_in(loop.body)
     return all(
         any(
             extent is not None and _end_along(subscript, extent, loop.variable) == end

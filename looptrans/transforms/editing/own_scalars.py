@@ -16,7 +16,7 @@ from collections import Counter
 
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, read_by
+from looptrans.ir.walk import inner_bodies, live_out, nodes, read_by, relations_in
 
 
 def own_scalars(program: Program, loop: Loop) -> set[str]:
@@ -79,9 +79,4 @@ def _read(node: Node) -> set[str]:
 
 
 def _used(body: tuple[Node, ...]) -> list[str]:
-    return [
-        each.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign | If)
-        for each in accesses(node)
-    ]
+    return [each.access.array for each in relations_in(body)]

@@ -31,8 +31,7 @@ from looptrans.ir.value import (
     Whole,
     walk_value,
 )
-from looptrans.ir.walk import accesses, live_out, nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses, accesses_in, assignments, live_out, loops_in, nodes
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import (
@@ -171,8 +170,8 @@ class _Passes:
     def _named(self) -> str:
         """Return a variable for all passes: the first one's, where nothing else has it."""
         loop = self.path.loop
-        inside = [n for n in nodes(loop.body) if isinstance(n, Loop)]
-        sums = [r for n in nodes(loop.body) if isinstance(n, Assign) for r in _sums(n)]
+        inside = loops_in(loop.body)
+        sums = [r for n in assignments(loop.body) for r in _sums(n)]
         own = [n.variable for n in inside if self._is_pass(n)]
         own += [
             g.variable for r in sums for g in r.generators if self._in_whole(g.variable, g.range)

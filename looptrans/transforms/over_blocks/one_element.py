@@ -29,8 +29,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import written_in
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in, written_in
 
 
 def masks(node: Node) -> Iterator[Condition]:

@@ -38,7 +38,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.walk import accesses, loops_in, nodes, placed
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.over_blocks.block_starts import (
     at_least,
@@ -332,7 +332,7 @@ class _Work:
 
     def ranges(self, variable: str) -> list[Range]:
         """Return the ranges of the loops with a variable."""
-        loops = (n for n in nodes(self.program.body) if isinstance(n, Loop))
+        loops = loops_in(self.program.body)
         return [loop.range for loop in loops if loop.variable == variable]
 
     def multiple(self, index: Index) -> int:

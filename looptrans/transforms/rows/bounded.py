@@ -21,7 +21,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in
 from looptrans.transforms.rows.segments import Rows, Segments, rows_of, segments_of
 
 

@@ -40,8 +40,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, cells_read, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in, assignments, nodes
 from looptrans.transforms.editing.naming import binders
 from looptrans.transforms.editing.substitute import is_same_text, substitute_variable
 
@@ -282,8 +281,7 @@ def _by_distance(loop: Loop) -> _Count | None:
     inside = binders(loop)
     found = {
         counted
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
+        for node in assignments(loop.body)
         for value in node.values
         for product_ in walk_value(value)
         if isinstance(product_, Binary) and product_.op in ("@", "*")

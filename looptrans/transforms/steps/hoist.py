@@ -8,7 +8,7 @@ from looptrans.ir.condition import ALWAYS, Condition, conjunction
 from looptrans.ir.listing import assign_text, condition_text
 from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.walk import Placed, accesses, nodes, written_in
+from looptrans.ir.walk import Placed, accesses, relations_in, written_in
 from looptrans.transforms.editing.accesses import is_about, listed, place_of
 from looptrans.transforms.editing.extents import runs_at_all
 from looptrans.transforms.editing.finish import legible
@@ -83,12 +83,7 @@ def _help(program: Program, place: Placed, path: LoopPath) -> str:
     """Say what can be done about a value that changes from one iteration to the next."""
     assert isinstance(place.node, Assign)
     written = written_in(path.loop.body)
-    inside = [
-        relation.access
-        for node in nodes(path.loop.body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-    ]
+    inside = [relation.access for relation in relations_in(path.loop.body)]
     reads = [a.access for a in accesses(place.node) if not a.is_write]
     for access in reads:
         places = {a.subscripts for a in inside if a.array == access.array}

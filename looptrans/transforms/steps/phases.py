@@ -22,10 +22,10 @@ from looptrans.analysis.budget import BudgetExceeded
 from looptrans.analysis.cycles.iterations import Fold, Iterations, Tie, iterations_of
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Var
-from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.program import Atomic, Barrier, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Image, Step
 from looptrans.ir.verdict import Verdict
-from looptrans.ir.walk import Placed, nodes, placed
+from looptrans.ir.walk import Placed, assignments, nodes, placed
 from looptrans.transforms.editing.accesses import place_of, sites_of
 from looptrans.transforms.editing.nest import (
     LoopPath,
@@ -358,7 +358,7 @@ class _Sections:
         other = next((n for n in nodes(inside) if isinstance(n, Atomic | BlockReduce)), None)
         if not cut and other is None:
             return
-        first = next(n for n in nodes(inside) if isinstance(n, Assign))
+        first = assignments(inside)[0]
         raise TransformError(
             f"the updates of {stretch.fold.array} cannot be put into one block",
             place_of(first),

@@ -24,7 +24,7 @@ from looptrans.ir.value import (
     Value,
 )
 from looptrans.ir.verdict import Verdict
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import assignments, nodes, placed
 from looptrans.transforms.editing.accesses import DTYPES, listed, place_of
 from looptrans.transforms.editing.extents import blocks_of, extent, extreme
 from looptrans.transforms.editing.nest import (
@@ -121,7 +121,7 @@ def _require_recognized(path: LoopPath, found: Iterations, plan: _Plan) -> None:
     folds = {(fold.array, fold.operator) for fold in found.folds}
     for each in plan.partials:
         name, array = each.operator.name, each.cell.array
-        updates = [n for n in nodes(path.loop.body) if isinstance(n, Assign)]
+        updates = assignments(path.loop.body)
         updates = [node for node in updates if node.label in each.updates]
         odd = [node for node in updates if not is_update(node, each.operator)]
         if name not in OPERATORS or not (odd or (array, name) not in folds):
