@@ -162,7 +162,7 @@ class Derivation:
         """Tell whether an argument or output has each extent of an array over these indices."""
         wanted = Counter(index_text(g.range.stop) for g in cells)
         return any(
-            wanted <= Counter(index_text(extent) for extent in array.shape if extent is not None)
+            wanted <= Counter(index_text(extent) for extent in array.extents)
             for array in self.program.arrays
             if array.role == "input" or array.name in self.program.outputs
         )

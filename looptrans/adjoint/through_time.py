@@ -152,7 +152,7 @@ def _with_arguments(
     }
     for name in handed:
         own = forward.array(name)
-        shape = tuple(extent for extent in own.shape if extent is not None)
+        shape = own.extents
         kind = "Float32" if name in precise else "Float"
         annotation = f'{kind}[Array, "{shape_text(shape)}"]'
         given = Array(name, own.rank, "float", "input", own.shape, annotation=annotation)

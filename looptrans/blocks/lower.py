@@ -413,7 +413,7 @@ class _Lowering:
             if any(extent is None for extent in array.shape):
                 raise NotLowered(f"it is not known how large {array.name} is")
             creation = self.creations.get(array.name)
-            shape = tuple(extent for extent in array.shape if extent is not None)
+            shape = array.extents
             part = self.slices.get(array.name)
             covered = is_covered(array.name, shape, kernels) and (part is None or part.is_all)
             fill = None if covered else _fill(creation, array.name)

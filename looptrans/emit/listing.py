@@ -35,7 +35,7 @@ from looptrans.emit.notes import notes_on
 from looptrans.emit.refusal import Races, Refused, Unseen
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Read, Reduce, walk_value
-from looptrans.ir.walk import live_out, loops, nodes
+from looptrans.ir.walk import is_parallel, live_out, nodes
 from looptrans.transforms.judging.check import check_races
 from looptrans.version import __version__
 
@@ -149,7 +149,7 @@ def _of_the_same(
 
 def _require_no_races(program: Program) -> None:
     """Require that a listing with parallel loops has one result, as far as can be told."""
-    if not any(loop.execution == "parallel" for loop in loops(program)):
+    if not is_parallel(program):
         return
     found = check_races(program)
     if found.decision == "illegal":

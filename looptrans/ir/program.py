@@ -102,6 +102,11 @@ class Array:
     span: Span = field(default=NOWHERE, compare=False)
 
     @property
+    def extents(self) -> tuple[Index, ...]:
+        """The extents that are known."""
+        return tuple(extent for extent in self.shape if extent is not None)
+
+    @property
     def stated(self) -> str | None:
         """The type that an annotation states, where it says more than what elements are."""
         text = (self.annotation or "").strip("\"'")  # a whole annotation may be a string
@@ -197,6 +202,11 @@ class Loop:
     comment: str = ""
     leading: tuple[str, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its iterations run one after the other and share all names."""
+        return self.execution == "sequential" and not self.private
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from looptrans.ir.condition import Condition, with_operands
@@ -80,6 +80,22 @@ def replaced_in_condition(
 def replaced_part(value: Value, old: Value, new: Value) -> Value:
     """Put a value in for another, wherever it stands."""
     return replaced(value, lambda part: new if part == old else None)
+
+
+def cells_put_in(value: Value, known: Mapping[Access, Value]) -> Value:
+    """Put in for cells that are read what is known that they hold."""
+    return replaced(value, lambda part: known.get(part.access) if isinstance(part, Read) else None)
+
+
+def chosen_where(value: Value, condition: Condition) -> Value:
+    """Return a value without choices by a condition, which holds."""
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Select) and part.condition == condition:
+            return replaced(part.chosen, change)
+        return None
+
+    return replaced(value, change)
 
 
 def with_reads(value: Value, change: Callable[[Access], Access]) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Final, Literal, TypeAlias
 
 from looptrans.ir.condition import Comparison, Condition, Data, compared, walk_condition
@@ -217,6 +218,23 @@ Value: TypeAlias = (
     | Create
 )
 _LEAVES: Final = (Read, Const, Real, IndexValue)
+
+
+def condition_of(value: Value) -> Condition:
+    """Return the condition that a value is true."""
+    return value.condition if isinstance(value, Holds) else Data(value)
+
+
+def truth_of(condition: Condition) -> Value:
+    """Return a condition as a truth value."""
+    return condition.value if isinstance(condition, Data) else Holds(condition)
+
+
+def infinity(value: Value) -> float | None:
+    """Return an infinite literal, or None."""
+    if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
+        return value.value
+    return None
 
 
 def data_of(condition: Condition) -> tuple[Value, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from looptrans.ir.condition import (
     ALWAYS,
@@ -189,6 +190,11 @@ def loops(program: Program) -> tuple[Loop, ...]:
     return tuple(loops_in(program.body))
 
 
+def is_parallel(program: Program) -> bool:
+    """Tell whether a program has a parallel loop, so that it has more than one execution."""
+    return any(loop.execution == "parallel" for loop in loops(program))
+
+
 def inner_bodies(node: Node) -> tuple[tuple[Node, ...], ...]:
     """Return the blocks a node holds: none for a statement, two for a guard."""
     match node:
@@ -211,6 +217,11 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
 def assignments(body: tuple[Node, ...]) -> list[Assign]:
     """Return the statements of a block and of all blocks in it."""
     return [node for node in nodes(body) if isinstance(node, Assign)]
+
+
+def sets_only(node: Node, arrays: Collection[str]) -> TypeGuard[Assign]:
+    """Tell whether a node is a statement that sets nothing but some arrays."""
+    return isinstance(node, Assign) and all(target.array in arrays for target in node.targets)
 
 
 def loops_in(body: tuple[Node, ...]) -> list[Loop]:

@@ -7,6 +7,7 @@ from looptrans.algebra.positional.values import negative, summands
 from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.monoids import Folding
+from looptrans.ir.program import Assign
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -31,6 +32,14 @@ def are_apart(one: Access, other: Access) -> bool:
         if not isinstance(a, Whole) and not isinstance(b, Whole)
     ]
     return any(form.is_constant and form.constant != 0 for form in forms)
+
+
+def folded(node: Assign) -> tuple[Folding, Value] | None:
+    """Return what a statement folds into its target wherever it runs, and how."""
+    if len(node.targets) != 1 or len(node.values) != 1:
+        return None
+    found = accumulation(node.targets[0], node.values[0])
+    return None if found is None or found[2] != ALWAYS else found[:2]
 
 
 def accumulation(

@@ -146,7 +146,7 @@ def _may_be_open(array: Array) -> bool:
 
 def incoming(array: Array, name: str) -> Array:
     """Return an array as an argument of another name."""
-    shape = tuple(extent for extent in array.shape if extent is not None)
+    shape = array.extents
     annotation = f'Float[Array, "{shape_text(shape)}"]'
     return Array(name, array.rank, array.element, "input", array.shape, annotation=annotation)
 

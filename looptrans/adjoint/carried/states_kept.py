@@ -78,7 +78,7 @@ class Kept:
     def note(self) -> str:
         """What it takes, as a sentence."""
         arrays = [self.program.array(kept) for _, kept in self.names]
-        shapes = (shape_text(_extents(array)).replace(" ", ", ") for array in arrays)
+        shapes = (shape_text(array.extents).replace(" ", ", ") for array in arrays)
         each = (f"{a.name} ({shape})" for a, shape in zip(arrays, shapes, strict=True))
         return f"States are kept for every iteration: {', '.join(each)}."
 
@@ -250,7 +250,7 @@ def _is_one_by_one(program: Program, state: _State) -> bool:
     ]
     assert isinstance(place.node, Assign)
     target = place.node.targets[0]
-    extents = dict(zip(target.indices, _extents(state.array), strict=True))
+    extents = dict(zip(target.indices, state.array.extents, strict=True))
     whole = len(extents) == state.array.rank and all(
         each.range == Range(Int(0), extents.get(Var(each.variable), Int(-1)))
         for position, each in own
@@ -369,14 +369,10 @@ def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
     )
 
 
-def _extents(array: Array) -> tuple[Index, ...]:
-    return tuple(extent for extent in array.shape if extent is not None)
-
-
 def _shape(program: Program, state: _State) -> tuple[Index, ...]:
     """Return how large an array is that keeps a state for every iteration."""
     assert state.extent is not None
-    shape = state.placed(_extents(state.array), extent(program, state.extent))
+    shape = state.placed(state.array.extents, extent(program, state.extent))
     return (*(d.extent for d in state.outer), *shape)
 
 
@@ -385,7 +381,7 @@ def _has_room(program: Program, state: _State) -> bool:
 
     Of a time of a few iterations it need not be known.
     """
-    own = _extents(state.array)
+    own = state.array.extents
     around = [d.extent for d in state.outer] + [own[n] for n in state.order[0]]
     time = state.extent
     assert time is not None
@@ -393,7 +389,7 @@ def _has_room(program: Program, state: _State) -> bool:
         around.append(time)
     wanted = Counter(map(_size, around))
     return any(
-        wanted <= Counter(_size(extent) for extent in array.shape if extent is not None)
+        wanted <= Counter(_size(extent) for extent in array.extents)
         for array in program.arrays
         if array.role == "input" or array.name in program.outputs
     )
@@ -503,7 +499,7 @@ def _loops_over(program: Program, array: Array) -> tuple[tuple[Index, ...], Call
         names.append(fresh_name(program, "x", names))
 
     def around(node: Node) -> Node:
-        for name, each in reversed(list(zip(names, _extents(array), strict=True))):
+        for name, each in reversed(list(zip(names, array.extents, strict=True))):
             node = Loop(name, Range(Int(0), each), (node,))
         return node
 

@@ -215,9 +215,7 @@ def sizes_of(
         whole: The definitions of arrays that are made whole before others read them.
     """
     arguments = [
-        _counted(tuple(e for e in a.shape if e is not None))
-        for a in program.arrays
-        if a.role == "input" and a.element == "float"
+        _counted(a.extents) for a in program.arrays if a.role == "input" and a.element == "float"
     ]
     returned = [
         _counted(system.definitions[name].extents)

@@ -23,7 +23,6 @@ from looptrans.ir.affine import in_one_order, simplified
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
-    Data,
     Every,
     Not,
     Relation,
@@ -40,11 +39,11 @@ from looptrans.ir.value import (
     Call,
     Const,
     Generator,
-    Holds,
     Reduce,
     Select,
     Unary,
     Value,
+    condition_of,
     condition_variables,
     free_variables,
 )
@@ -169,11 +168,6 @@ def _reciprocal(value: Value, names: Names) -> Term:
 def _is_product(terms: list[Term]) -> bool:
     """Tell whether a value is one product, without sums and brackets."""
     return len(terms) == 1 and not terms[0].generators and not terms[0].brackets
-
-
-def condition_of(value: Value) -> Condition:
-    """Return the condition that a value is true."""
-    return value.condition if isinstance(value, Holds) else Data(value)
 
 
 def _powers(base: Value, exponent: int, value: Value, names: Names) -> list[Term]:

@@ -46,6 +46,7 @@ from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
 from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
+from looptrans.transforms.over_blocks.block_starts import says
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +337,7 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
                     return (node,)
                 here = _merged(own, high, low)
                 moved = tuple(substitute_variable(each, here) for each in inside)
-                if _mention(moved, high):
+                if says(moved, high):
                     return (node,)
                 back = {low: Var(high)}
                 moved = tuple(substitute_variable(each, back) for each in moved)
@@ -356,7 +357,7 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
                 if not own.is_asked(other.condition, high, low):
                     return replace(value, body=inner)
                 moved = _put(inner, _merged(own, high, low))
-                if _mention((Assign("S", (), (moved,)),), high):
+                if says((Assign("S", (), (moved,)),), high):
                     return replace(value, body=inner)
                 moved = _put(moved, {low: Var(high)})
                 return Reduce(function, (Generator(high, own.whole, ALWAYS),), moved)
@@ -394,10 +395,6 @@ def _told(index: Index, pair: Pair, high: str, low: str) -> Index:
             return Var(high if op == "//" else low)
         case _:
             return told if told == index else simplified(told)
-
-
-def _mention(body: tuple[Node, ...], variable: str) -> bool:
-    return any(substitute_variable(node, {variable: Int(0)}) != node for node in body)
 
 
 def _up_to(extent: Index) -> Range:

@@ -39,7 +39,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import accesses, assignments, nodes, placed, read_by, written
+from looptrans.ir.walk import accesses, assignments, nodes, placed, read_by, sets_only, written
 
 
 def cell_without_lets(access: Access) -> Access:
@@ -212,16 +212,11 @@ def unread_integers(program: Program) -> frozenset[str]:
     while True:
         read = {*program.outputs}
         for node in (n for n in nodes(program.body) if isinstance(n, Assign | If)):
-            if not is_set_in_vain(node, unread):
+            if not sets_only(node, unread):
                 read |= read_by(node)
         if unread == integers - read:
             return unread
         unread = frozenset(integers - read)
-
-
-def is_set_in_vain(node: Node, unread: frozenset[str]) -> bool:
-    """Tell whether a statement sets nothing but what is set in vain."""
-    return isinstance(node, Assign) and all(t.array in unread for t in node.targets)
 
 
 def program_of_indices(program: Program) -> Program:
@@ -244,7 +239,7 @@ def _without(program: Program, unread: frozenset[str]) -> Program:
             case Loop(body=()) | If(label=None, body=(), orelse=()):
                 return ()
             case _:
-                return () if is_set_in_vain(node, unread) else (node,)
+                return () if sets_only(node, unread) else (node,)
 
     return replace(program, body=rewritten(program.body, change))
 

@@ -15,8 +15,8 @@ from looptrans.adjoint.normalizing.lets import value_without_lets
 from looptrans.ir.condition import Condition, Data, is_data_dependent, with_tests
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Holds, Read, Reduce, Select, Value, arrays_read
-from looptrans.ir.walk import assignments, read_in
+from looptrans.ir.value import Holds, Read, Reduce, Select, Value, arrays_read, condition_of
+from looptrans.ir.walk import assignments, read_in, sets_only
 
 Known = Mapping[str, Value]
 
@@ -41,8 +41,7 @@ def with_tests_put_in(program: Program, *, keep: bool = True) -> Program:
     gone = named - read_in(made.body) - {*program.outputs}
 
     def change(node: Node) -> tuple[Node, ...]:
-        unread = isinstance(node, Assign) and all(t.array in gone for t in node.targets)
-        return () if unread else (node,)
+        return () if sets_only(node, gone) else (node,)
 
     return replace(made, body=rewritten(made.body, change))
 
@@ -113,8 +112,7 @@ def _tested(condition: Condition, known: Known) -> Condition:
     def each(test: Condition) -> Condition:
         match test:
             case Data(Read(access)) if access.array in known:
-                value = known[access.array]
-                return value.condition if isinstance(value, Holds) else Data(value)
+                return condition_of(known[access.array])
             case Data(value):
                 return Data(_put_in(value, known))
             case _:

@@ -198,7 +198,7 @@ class _Picking:
         if not all(Var(loop.variable) in target.subscripts for loop in inside.inner):
             return False
         cells: set[_Cell] = {(target.array, None)}
-        if not any(isinstance(s, Whole) for s in target.subscripts):
+        if not target.rank:
             cells.add(_cell(target, inside.inner))
         if cells & cleared:
             return self.writes[target.array] == 2
@@ -219,7 +219,7 @@ def _cleared(node: Node, around: tuple[Loop, ...]) -> _Cell | None:
         case Assign(targets=(target,), values=(Create() as creation,)) if not around:
             return (target.array, None) if _is_zeros(creation) else None
         case Assign(targets=(target,), values=(value,)) if is_number(value, 0.0):
-            if any(isinstance(s, Whole) for s in target.subscripts):
+            if target.rank:
                 return None
             # Once each: A[d, d] for all d is not all of A.
             if all(target.subscripts.count(Var(loop.variable)) == 1 for loop in around):

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeGuard
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.refusal import NotDifferentiated
@@ -36,7 +35,7 @@ from looptrans.ir.value import (
     arrays_read,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import AccessRelation, accesses, nodes
+from looptrans.ir.walk import AccessRelation, accesses, nodes, sets_only
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import names_used
 
@@ -71,7 +70,7 @@ class Running:
         pairs = iter(zip(before, after, strict=True))
 
         def change(node: Node) -> tuple[Node, ...]:
-            if not _is_setting(node, own):
+            if not sets_only(node, own):
                 return (node,)
             old, new = next(pairs)
             return (node if old.values == new.values else replace(node, values=old.values),)
@@ -111,12 +110,7 @@ def with_running_sums(program: Program) -> Running | None:
 
 
 def _settings(program: Program, arrays: Collection[str]) -> list[Assign]:
-    return [node for node in nodes(program.body) if _is_setting(node, arrays)]
-
-
-def _is_setting(node: Node, arrays: Collection[str]) -> TypeGuard[Assign]:
-    """Tell whether a node is an assignment to some arrays alone."""
-    return isinstance(node, Assign) and all(target.array in arrays for target in node.targets)
+    return [node for node in nodes(program.body) if sets_only(node, arrays)]
 
 
 class _Moves(Exception):

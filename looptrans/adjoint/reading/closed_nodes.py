@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.normalizing.lets import (
     condition_without_lets,
-    is_set_in_vain,
     unread_integers,
     value_without_lets,
 )
@@ -46,7 +45,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import accesses_in, live_out, nodes, written_in
+from looptrans.ir.walk import accesses_in, live_out, nodes, sets_only, written_in
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import loops_around
 
@@ -171,7 +170,7 @@ class ClosedNodes:
         gone |= self._decided_by(gone)
         unread = unread_integers(self.program)
         for node in nodes(iteration.loop.body):
-            if isinstance(node, Assign) and node.label and is_set_in_vain(node, unread):
+            if sets_only(node, unread) and node.label:
                 gone.add(node.label)
         alive = set(live_out(self.program))
         for node in nodes(iteration.loop.body):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.normalizing.lets import is_set_in_vain, unread_integers
+from looptrans.adjoint.normalizing.lets import unread_integers
 from looptrans.adjoint.reading.closed_nodes import NotClosed
 from looptrans.algebra.iterations.edges import edges_of
 from looptrans.algebra.iterations.recurrence import Recurrence
@@ -22,7 +22,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Loop, Program
 from looptrans.ir.value import arrays_read, free_variables
-from looptrans.ir.walk import placed, written_in
+from looptrans.ir.walk import placed, sets_only, written_in
 from looptrans.transforms.editing.tree import LoopPath, Position
 
 
@@ -106,7 +106,7 @@ def outermost_of_a_fold(
 
 def _only_loop(loop: Loop, vain: frozenset[str]) -> int | None:
     """Return where the one loop stands that a loop holds, besides what is set in vain."""
-    rest = [n for n, node in enumerate(loop.body) if not is_set_in_vain(node, vain)]
+    rest = [n for n, node in enumerate(loop.body) if not sets_only(node, vain)]
     return rest[0] if len(rest) == 1 and isinstance(loop.body[rest[0]], Loop) else None
 
 

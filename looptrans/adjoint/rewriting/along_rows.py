@@ -109,7 +109,7 @@ def _chain(node: Node) -> tuple[list[Loop | If], Assign | None]:
         if isinstance(node, If):
             able = not node.orelse and is_of_indices(node.condition)
         else:
-            able = node.execution == "sequential" and not node.private and node.range.step == 1
+            able = node.is_plain and node.range.step == 1
         if not able:
             return [], None
         chain.append(node)

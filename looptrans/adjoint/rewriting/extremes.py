@@ -126,7 +126,7 @@ class PlacesKept:
         body = rewritten(program.body, change)
         if found != len(self.instead):
             raise NotDifferentiated(f"what {self.cell} is the largest or smallest of is kept")
-        shapes = [tuple(e for e in place.shape if e is not None) for place in self.places]
+        shapes = [place.extents for place in self.places]
         made = [Create("full", shape, Const(self.nowhere), "int") for shape in shapes]
         own = [replace(place, role="local", annotation=None) for place in self.places]
         more = tuple(o for o in program.outputs if o not in self.listing.outputs)

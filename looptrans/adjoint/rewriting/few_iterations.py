@@ -108,7 +108,7 @@ def _loops_over(program: Program, array: str, place: int, extent: Int) -> tuple[
 
 def _counts(loop: Loop, extent: Index) -> bool:
     bounds = loop.range
-    plain = loop.execution == "sequential" and not loop.private
+    plain = loop.is_plain
     return plain and (bounds.start, bounds.stop, bounds.step) == (Int(0), extent, 1)
 
 

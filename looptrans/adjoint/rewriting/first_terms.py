@@ -10,7 +10,7 @@ that goes on as far as the loop does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
@@ -22,7 +22,7 @@ from looptrans.ir.condition import ALWAYS, Condition, Relation
 from looptrans.ir.index import Index, Int
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, value_changed
+from looptrans.ir.rewrite import cells_put_in, value_changed
 from looptrans.ir.value import Access, Const, Range, Read, Value, arrays_read, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import touched
@@ -128,7 +128,7 @@ def _fold(program: Program, loop: Loop) -> tuple[Access, float, Value] | None:
                 return None
             if not _is_inside(program, target.array, loop):
                 return None
-            named[target] = _put(value, named)
+            named[target] = cells_put_in(value, named)
             continue
         found = accumulation(target, value)
         if found is None or found[2] != ALWAYS or target.rank or mentions(target, loop.variable):
@@ -138,7 +138,7 @@ def _fold(program: Program, loop: Loop) -> tuple[Access, float, Value] | None:
             if nothing != 0:  # an infinity is no integer
                 return None
             nothing = 0
-        return target, nothing, _put(found[1], named)
+        return target, nothing, cells_put_in(found[1], named)
     return None
 
 
@@ -151,10 +151,6 @@ def _is_inside(program: Program, scalar: str, loop: Loop) -> bool:
     return scalar not in program.outputs and all(
         any(is_overwritten(read, write) for write in writes) for read in reads
     )
-
-
-def _put(value: Value, named: Mapping[Access, Value]) -> Value:
-    return replaced(value, lambda v: named.get(v.access) if isinstance(v, Read) else None)
 
 
 def _plain(value: Value) -> Value:

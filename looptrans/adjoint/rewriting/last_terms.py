@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation, folded
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Access, Const, Read, Value
+from looptrans.ir.value import Access, Const, Read
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, read_in, touched, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
@@ -165,7 +165,7 @@ def _places(body: Sequence[Node]) -> Iterator[tuple[int, int]]:
             node = body[at]
             if not isinstance(node, Assign):
                 break
-            fold = _fold(node)
+            fold = folded(node)
             if fold is None or not _folds((loop,), node.targets[0], fold[0]):
                 continue
             beside = tuple(body[number + 1 : at])
@@ -195,14 +195,6 @@ def _has_begun(before: Sequence[Node], name: str) -> bool:
     return isinstance(last, Assign) and not all(isinstance(v, Const) for v in last.values)
 
 
-def _fold(node: Assign) -> tuple[Folding, Value] | None:
-    """Return what a statement folds into its target, and how."""
-    if len(node.targets) != 1 or len(node.values) != 1:
-        return None
-    found = accumulation(node.targets[0], node.values[0])
-    return None if found is None or found[2] != ALWAYS else found[:2]
-
-
 def _folds(body: tuple[Node, ...], target: Access, op: Folding) -> bool:
     """Tell whether statements fold into a cell, and do nothing else with its array."""
     found = False
@@ -226,7 +218,7 @@ def _begin(
 ) -> None:
     """Let the fold of a loop begin with a term, in the place of nothing where that stands there."""
     (target,) = last.targets
-    fold = _fold(last)
+    fold = folded(last)
     assert fold is not None
     nothing = OF_NOTHING[fold[0]]
     begun = replace(last, values=(fold[1],), augmented=False)

@@ -95,7 +95,7 @@ def _is_of_its_loops(site: Placed, node: Assign) -> bool:
         len(names) == len(cell.subscripts)
         and sorted(names) == sorted(around)
         and len(names) > 1
-        and all(loop.execution == "sequential" and not loop.private for loop in site.loops)
+        and all(loop.is_plain for loop in site.loops)
         and not any(map(lets, ends))
         and all(map(is_of_indices, site.conditions))
     )

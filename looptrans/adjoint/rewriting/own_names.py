@@ -235,7 +235,7 @@ def _is_loop(program: Program, position: Position) -> bool:
         node = node_at(program, position)
     except IndexError:
         return False
-    return isinstance(node, Loop) and node.execution == "sequential" and not node.private
+    return isinstance(node, Loop) and node.is_plain
 
 
 def _is_own(loop: _Uses) -> bool:

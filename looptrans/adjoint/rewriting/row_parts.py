@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.free import freed
+from looptrans.algebra.positional.cells import are_apart
 from looptrans.frontend import parse
 from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import listing
@@ -138,18 +139,10 @@ def _candidates(program: Program) -> list[_Added]:
         sites = [s for s in sites_of(program, target.array) if outermost in s.place.loop_positions]
         plain = all(isinstance(index, Var | Int) for index in target.indices)
         if plain and all(
-            site.place.label == place.label or _are_others(site.access, target) for site in sites
+            site.place.label == place.label or are_apart(site.access, target) for site in sites
         ):
             found.append(_Added(place, target, added[0], ()))
     return found
-
-
-def _are_others(one: Access, other: Access) -> bool:
-    """Tell whether two accesses are of other columns: w[h, 0] and w[h, 1]."""
-    return any(
-        isinstance(a, Int) and isinstance(b, Int) and a != b
-        for a, b in zip(one.subscripts, other.subscripts, strict=False)
-    )
 
 
 def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:

@@ -161,7 +161,7 @@ class _Table:
     @property
     def declaration(self) -> Declaration:
         """What makes the array."""
-        shape = tuple(extent for extent in self.array.shape if extent is not None)
+        shape = self.array.extents
         return Declaration(self.array.name, Create("zeros", shape, None, "float32"))
 
 

@@ -314,7 +314,7 @@ def _written(
     if not cell.subscripts:
         begins = [Assign(node.label, (Access(name, ()),), (ZERO,)) for name in names]
 
-    shape = tuple(extent for extent in array.shape if extent is not None)
+    shape = array.extents
     is_inside = bool(_loops_around(program.body, cell.array))
 
     def change(each: Node) -> tuple[Node, ...]:

@@ -28,7 +28,7 @@ from looptrans.adjoint.equations.written_sums import shown, shown_sum
 from looptrans.adjoint.exponentials.weights import Prepared
 from looptrans.adjoint.sweep.in_parts import recognized_in_parts
 from looptrans.algebra.positional.cells import condition_moved
-from looptrans.ir.affine import difference, is_same
+from looptrans.ir.affine import difference, factors_of, is_same
 from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Index, Int
 from looptrans.ir.value import (
@@ -45,7 +45,6 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.transforms.over_blocks.whole_loops import factors_of
 
 MOST_ROUNDS = 30
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.equations.definitions import plain_name, range_moved
+from looptrans.adjoint.written.again import only_condition
 from looptrans.adjoint.written.nests import Nest, Update
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.condition import ALWAYS, Condition
@@ -206,7 +207,7 @@ class _NestText:
             generators = tuple(
                 g
                 if g.condition == ALWAYS
-                else replace(g, condition=_only(self._bound(Holds(g.condition))))
+                else replace(g, condition=only_condition(self._bound(Holds(g.condition))))
                 for g in found
             )
             body = self._bound(value_moved(part.body, new))
@@ -214,11 +215,6 @@ class _NestText:
             return Reduce(part.function, generators, body)
 
         return replaced(value, change)
-
-
-def _only(value: Value) -> Condition:
-    assert isinstance(value, Holds)
-    return value.condition
 
 
 def _moved(index: Index, new: dict[str, Index]) -> Index:

@@ -147,7 +147,7 @@ class BlockIteration(Iteration):
             if mentions(family.access, node.variable):
                 over = ((node.variable, node.range), *over)
                 if not inner.depends_on_state(known.value):
-                    value = self._value(plain_of(known.value, inner), "", inside)
+                    value = self._value(inner.plain(known.value), "", inside)
             left.append(self._left(Family(family.access, over), value, known.labels, ranges))
         if step is not None:
             for state, value in self._closed(step, inner, inside):
@@ -268,17 +268,6 @@ def _family_of(state: StateVariable, inner: Iteration) -> Family:
         for found in inner.found.values()
         if found.state and same_cell(found.family.access, state.access)
     )
-
-
-def plain_of(value: Value, iteration: Iteration) -> Value:
-    """Return a value of an iteration over the listing's names."""
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Real) and part.name in iteration.found:
-            return Read(iteration.found[part.name].family.access)
-        return None
-
-    return replaced(value, change)
 
 
 def with_makers(iteration: Iteration, program: Program, block: Loop) -> None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from math import inf
 
 from looptrans.algebra.certificate import ir_certificate
-from looptrans.algebra.elements.block_steps import BlockIteration, is_known, plain_of, with_makers
+from looptrans.algebra.elements.block_steps import BlockIteration, is_known, with_makers
 from looptrans.algebra.elements.ended import ended
 from looptrans.algebra.elements.named_blocks import block_laws
 from looptrans.algebra.elements.written_step import in_lowest_terms, where_it_holds
@@ -331,5 +331,5 @@ def _last(iteration: Iteration, array: str) -> tuple[Value, ...] | None:
     known = [k for k in iteration.known if k.family.access.array == array]
     if any(iteration.depends_on_state(k.value) or k.value == Real("@") for k in known):
         return None
-    values = tuple(plain_of(k.value, iteration) for k in known)
+    values = tuple(iteration.plain(k.value) for k in known)
     return values if all(map(is_known, values)) else None

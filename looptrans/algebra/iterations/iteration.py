@@ -57,7 +57,7 @@ from looptrans.ir.value import (
     rank_of,
     shared_parts,
 )
-from looptrans.ir.walk import assignments, nodes
+from looptrans.ir.walk import assignments, nodes, written_in
 
 
 @dataclass(slots=True)
@@ -98,12 +98,20 @@ class Iteration:
         Raises:
             NoRecurrence: What a statement reads cannot be told, or a loop inside carries the state.
         """
-        self._written = frozenset(
-            target.array for node in assignments(self.loop.body) for target in node.targets
-        )
+        self._written = frozenset(written_in(self.loop.body))
         self._carried = frozenset((e.sink, e.array) for e in self.edges if e.kind == "carried")
         self._body(self.loop.body, self.position, {})
         self._check()
+
+    def plain(self, value: Value) -> Value:
+        """Return a value over the listing's names."""
+
+        def change(part: Value) -> Value | None:
+            if isinstance(part, Real) and part.name in self.found:
+                return Read(self.found[part.name].family.access)
+            return None
+
+        return replaced(value, change)
 
     def depends_on_state(self, value: Value) -> bool:
         """Tell whether a value mentions what an earlier iteration left behind."""

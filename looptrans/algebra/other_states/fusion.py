@@ -16,7 +16,6 @@ are not empty: before the first iteration there is nothing to move. Sums of term
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.iterations.assembly import assembled, flow_of, iteration_of
@@ -46,7 +45,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import cells_put_in
 from looptrans.ir.value import (
     Access,
     Read,
@@ -177,7 +176,7 @@ class _Work:
                 if not new or earlier.depends_on_state(known.value):
                     continue
                 cell = moved(access, variable)
-                value = value_moved(_plain(known.value, earlier), variable)
+                value = value_moved(earlier.plain(known.value), variable)
                 value, old = self._set(cell, value, known.old, variable)
                 guarded = known.old and not old
                 parts = [p for p in walk_value(value) if isinstance(p, Read)]
@@ -289,7 +288,7 @@ class _Work:
         """Say why a loop that reduces nothing needs a pass of its own, if it does."""
         for label, values in iteration.computed:
             for value in values:
-                plain = _defined(_plain(value, iteration), list(definitions))
+                plain = _defined(iteration.plain(value), list(definitions))
                 for final in finals:
                     if any(part == Read(final) for part in walk_value(plain)):
                         sources = [
@@ -442,25 +441,8 @@ def _united(known: tuple[Input, ...], more: tuple[Input, ...]) -> tuple[Input, .
     return (*known, *(item for item in more if item.name not in names))
 
 
-def _plain(value: Value, iteration: Iteration) -> Value:
-    """Return a value of an iteration over the listing's names."""
-    accesses: Mapping[str, Access] = {n: f.family.access for n, f in iteration.found.items()}
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Real) and part.name in accesses:
-            return Read(accesses[part.name])
-        return None
-
-    return replaced(value, change)
-
-
 def _defined(value: Value, definitions: list[tuple[Access, Value]]) -> Value:
-    known = dict(definitions)
-
-    def change(part: Value) -> Value | None:
-        return known.get(part.access) if isinstance(part, Read) else None
-
-    return replaced(value, change)
+    return cells_put_in(value, dict(definitions))
 
 
 def _body_at(program: Program, position: tuple[int, ...]) -> tuple[Node, ...]:

@@ -122,9 +122,7 @@ def facts_about(program: Program, position: Sequence[int]) -> list[Form]:
     Returns:
         Inequalities `form >= 0`; conditions that are not linear are left out.
     """
-    found = [
-        form_of(extent) for array in program.arrays for extent in array.shape if extent is not None
-    ]
+    found = [form_of(extent) for array in program.arrays for extent in array.extents]
     for condition in _around(program.body, tuple(position)):
         found += _linear(condition)
     return found

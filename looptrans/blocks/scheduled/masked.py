@@ -24,7 +24,6 @@ from looptrans.blocks.scheduled.reach import below, reached
 from looptrans.blocks.scheduled.sites import Site, sites
 from looptrans.ir.condition import (
     Condition,
-    Data,
     is_data_dependent,
     opposite,
 )
@@ -32,12 +31,12 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import (
     Call,
     Const,
-    Holds,
     Read,
     Select,
     Value,
     arrays_read,
     arrays_tested,
+    condition_of,
     walk_value,
 )
 from looptrans.ir.walk import assignments, nodes, written_in
@@ -162,7 +161,7 @@ def _masked(value: Value) -> tuple[Condition, Value, float] | None:
     """Take `x if c else -inf`, or 0, apart, whichever way it is written."""
     match value:
         case Call("where", (condition, chosen, otherwise)):
-            return _masked(Select(_truth(condition), chosen, otherwise))
+            return _masked(Select(condition_of(condition), chosen, otherwise))
         case Select(condition, chosen, Const(number)) if _is_mask(condition, number):
             return condition, chosen, float(number)
         case Select(condition, Const(number), otherwise) if _is_mask(condition, number):
@@ -173,10 +172,6 @@ def _masked(value: Value) -> tuple[Condition, Value, float] | None:
 
 def _is_mask(condition: Condition, number: float) -> bool:
     return number == -math.inf or (number == 0 and not is_data_dependent(condition))
-
-
-def _truth(value: Value) -> Condition:
-    return value.condition if isinstance(value, Holds) else Data(value)
 
 
 def _read_in(body: tuple[Node, ...]) -> set[str]:

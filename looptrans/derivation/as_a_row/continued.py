@@ -118,10 +118,7 @@ class _Work:
         """Return the loop over both parts; None where there is none."""
         if not (isinstance(first, Loop) and isinstance(second, Loop)):
             return None
-        plain = all(
-            loop.execution == "sequential" and not loop.private and loop.range.step == 1
-            for loop in (first, second)
-        )
+        plain = all(loop.is_plain and loop.range.step == 1 for loop in (first, second))
         start, middle, stop = first.range.start, first.range.stop, second.range.stop
         place = (start, middle, stop)
         if not plain or not is_same(middle, second.range.start):

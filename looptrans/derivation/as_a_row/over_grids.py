@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from looptrans.ir.affine import sides, total
+from looptrans.ir.affine import factors_of, sides, total
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -32,7 +32,7 @@ from looptrans.ir.walk import (
 )
 from looptrans.transforms.editing.tree import loop_paths
 from looptrans.transforms.over_blocks.block_starts import linear_in
-from looptrans.transforms.over_blocks.whole_loops import factors_of, is_size
+from looptrans.transforms.over_blocks.whole_loops import is_size
 
 Grid: TypeAlias = tuple[Index, Index, Index]
 """The first row of a grid, the one behind its last, and how many columns it has."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import folded
 from looptrans.adjoint.normalizing.choices import with_choices
 from looptrans.algebra.positional.values import is_number
-from looptrans.ir.condition import ALWAYS, Condition, compared, is_of_indices, opposite
+from looptrans.ir.condition import Condition, compared, is_of_indices, opposite
 from looptrans.ir.index import Index, Opaque, Var, opaque_terms, parameters, variables
 from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -61,7 +61,7 @@ def _shared(program: Program) -> frozenset[Condition]:
                 parts = (part for value in values for part in walk_value(value))
                 chosen |= {part.condition for part in parts if isinstance(part, Select)}
             case If(condition, body, ()):
-                folds = (_fold(each) for each in assignments(body))
+                folds = (folded(each) for each in assignments(body))
                 for operator, _ in filter(None, folds):
                     guarding[operator == "sum"].add(condition)
             case _:
@@ -159,17 +159,9 @@ class _Masks:
 
 def _masked_fold(node: Assign) -> tuple[Folding, Condition, Value] | None:
     """Return how a statement folds, the mask of its term, and the term behind it."""
-    found = _fold(node)
+    found = folded(node)
     masked = None if found is None else _masked(found[1], found[0])
     return None if found is None or masked is None else (found[0], *masked)
-
-
-def _fold(node: Assign) -> tuple[Folding, Value] | None:
-    """Return how a statement folds, and the term."""
-    if len(node.targets) != 1 or len(node.values) != 1:
-        return None
-    found = accumulation(node.targets[0], node.values[0])
-    return None if found is None or found[2] != ALWAYS else found[:2]
 
 
 def _masked(term: Value, operator: Folding) -> tuple[Condition, Value] | None:

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from looptrans.algebra.normal_forms.normal import has_value
-from looptrans.derivation.one_loop.guards import infinity
 from looptrans.ir.condition import Condition, Data, conjunction
 from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import cells_put_in, replaced
 from looptrans.ir.value import (
     Access,
     Call,
@@ -32,6 +31,7 @@ from looptrans.ir.value import (
     Select,
     Value,
     arrays_read,
+    infinity,
     walk_value,
 )
 from looptrans.ir.walk import written_in
@@ -101,17 +101,12 @@ def _offered(node: If, starts: Mapping[Access, Value]) -> list[Top]:
                 term = right if left == Read(cell) else left
                 bottom = -inf if name == "max" else inf
                 if infinity(starts.get(cell, Const(bottom))) == bottom:
-                    offered = tuple(dict.fromkeys((term, _put(term, parts))))
+                    offered = tuple(dict.fromkeys((term, cells_put_in(term, parts))))
                     found.append(Top(cell, bottom, node.condition, offered))
             case _:
-                parts[cell] = _put(value, parts)
+                parts[cell] = cells_put_in(value, parts)
     alone = [top for top in found if sum(top.cell.array == t.cell.array for t in found) == 1]
     return [t for t in alone if not any(t.cell.array in arrays_read(v) for v in t.offered)]
-
-
-def _put(value: Value, parts: Mapping[Access, Value]) -> Value:
-    """Put in what was set before."""
-    return replaced(value, lambda v: parts.get(v.access) if isinstance(v, Read) else None)
 
 
 @dataclass(slots=True)
@@ -142,7 +137,7 @@ class _Guarded:
                         found.append(replace(node, values=(kept,), augmented=False))
                     else:
                         found.append(node)
-                    parts[target] = _put(value, parts)
+                    parts[target] = cells_put_in(value, parts)
                 case Loop() | If(orelse=()):
                     found.append(replace(node, body=self._block(node.body, dict(parts))))
                 case _:
@@ -157,7 +152,7 @@ class _Guarded:
         def change(part: Value) -> Value | None:
             return bottom if part == Read(top.cell) or part in known else None
 
-        plain = replaced(_put(replaced(value, change), parts), change)
+        plain = replaced(cells_put_in(replaced(value, change), parts), change)
         if plain == value:
             return False
         names: dict[Value, Value] = {}

@@ -19,7 +19,6 @@ from looptrans.algebra.iterations.branches import extremum
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
-    Data,
     compared,
     is_data_dependent,
     opposite,
@@ -30,10 +29,10 @@ from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten, val
 from looptrans.ir.value import (
     Binary,
     Call,
-    Holds,
     Read,
     Select,
     Value,
+    condition_of,
     rank_of,
 )
 
@@ -118,7 +117,7 @@ def _is_opaque(condition: Condition) -> bool:
 def _select(value: Value) -> Value | None:
     match value:
         case Call("where", (tested, chosen, otherwise)) if rank_of(value) == 0:
-            condition = tested.condition if isinstance(tested, Holds) else Data(tested)
+            condition = condition_of(tested)
         case Select(condition, chosen, otherwise):
             pass
         case _:

@@ -164,7 +164,7 @@ def _with_state(
     """
     read = set(names.all) - {names.following} | ({names.following} if found.anew else set())
     seen = found.begun or not read <= set(fills) or _is_seen(program, found)
-    shape = found.without_time(tuple(e for e in found.array.shape if e is not None))
+    shape = found.without_time(found.array.extents)
     own = creation_of(program, found.array.name)
     assert own is not None
     body = _Stating(program, found, names, seen, fills, count(1)).body(program.body, ())
@@ -300,7 +300,7 @@ class _Stating:
         write = site.access.indices
         loops_around = zip(site.place.loop_positions, site.place.loops, strict=True)
         around = {each.variable for at, each in loops_around if len(at) < len(loop)}
-        shape = self.found.without_time(tuple(e for e in self.found.array.shape if e is not None))
+        shape = self.found.without_time(self.found.array.extents)
         own: list[Index] = []
         loops: list[tuple[str, Index]] = []
         names: list[str] = []

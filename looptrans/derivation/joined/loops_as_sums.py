@@ -27,7 +27,7 @@ from looptrans.ir.index import Int
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import cells_put_in
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -383,7 +383,7 @@ def _total(
     known = _temporaries(program, loop, given, target)
     if known is None:
         return None
-    body = _put(total, known)
+    body = cells_put_in(total, known)
     assert isinstance(body, Reduce)
     # A temporary that is read before it is set has been left by another iteration.
     if {cell.array for cell in known} & read_in((replace(update, values=(body,)),)):
@@ -414,7 +414,7 @@ def _temporaries(
             return None
         if own.array in live_out(program) or _looks_back(program.body, own, loop):
             return None
-        known[own] = _put(node.values[0], known)
+        known[own] = cells_put_in(node.values[0], known)
     # What one of them reads before it is set has been left by another iteration.
     left = {a for value in known.values() for a in arrays_read(value)}
     return None if left & {cell.array for cell in known} else known
@@ -446,10 +446,6 @@ def _looks_back(body: tuple[Node, ...], cell: Access, besides: Loop) -> bool:
             return True
         is_set = is_set and not holds
     return False
-
-
-def _put(value: Value, known: dict[Access, Value]) -> Value:
-    return replaced(value, lambda p: known.get(p.access) if isinstance(p, Read) else None)
 
 
 def _first(before: tuple[Node, ...], target: Access) -> tuple[int, Const] | None:

@@ -22,7 +22,6 @@ from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.remember import remembered
-from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Const,
@@ -224,22 +223,10 @@ def _looks_at(
     for cell in iteration.states_in(value):
         if not any(same_cell(cell, other) for other in staying):
             return True
-    for part in walk_value(plain(value, iteration)):
+    for part in walk_value(iteration.plain(value)):
         if isinstance(part, Read) and any(same_cell(part.access, cell) for cell in states):
             return True
     return False
-
-
-def plain(value: Value, iteration: Iteration) -> Value:
-    """Return a value of an iteration over the listing's names."""
-    found = {name: origin.family.access for name, origin in iteration.found.items()}
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Real) and part.name in found:
-            return Read(found[part.name])
-        return None
-
-    return replaced(value, change)
 
 
 def _require_one_value(iteration: Iteration, gone: set[str]) -> None:
@@ -348,7 +335,7 @@ def worked_out(rests: Iterable[Rest], body: tuple[Node, ...], loop: str) -> dict
             kept = direct.get(label)
             if kept is None or len(kept.targets) != 1 or last[kept.targets[0].array] != label:
                 continue
-            value = _with_variable(plain(values[0], rest.iteration), here)
+            value = _with_variable(rest.iteration.plain(values[0]), here)
             if isinstance(value, Const | Real | IndexValue) or rank_of(value) > 1:
                 continue
             found.setdefault(value, Read(kept.targets[0]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf, isinf
+from math import inf
 
 from looptrans.algebra.iterations.infinities import without_tests
 from looptrans.algebra.iterations.recurrence import Recurrence
@@ -25,7 +25,17 @@ from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import Condition, Data, conjuncts
 from looptrans.ir.listing import access_text
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Value, walk_value
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Real,
+    Select,
+    Value,
+    infinity,
+    walk_value,
+)
 from looptrans.transforms.editing.accesses import listed
 
 
@@ -68,13 +78,6 @@ def _as_written(term: Value, update: Value) -> Value:
     parts = (p for p in walk_value(update) if isinstance(p, Call) and p.function in ("max", "min"))
     offered = (each for part in parts for each in part.arguments if each != term)
     return next((each for each in offered if is_the_same(each, term)), term)
-
-
-def infinity(value: Value) -> float | None:
-    """Return an infinite literal, or None."""
-    if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
-        return value.value
-    return None
 
 
 def starts_infinite(step: Recurrence) -> bool:

@@ -446,7 +446,7 @@ def _storage(
     """
     found: dict[str, tuple[Access, tuple[Index, ...]]] = {}
     for state in step.states:
-        if any(isinstance(s, Whole) for s in state.access.subscripts):
+        if state.access.rank:
             raise NotDone(f"{access_text(state.access)} is a whole row")
         array = program.array(state.access.array)
         try:

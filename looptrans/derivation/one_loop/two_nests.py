@@ -254,7 +254,7 @@ def _shared_out(
     for name in sorted(written_in((*kept, *made.body)) & (written_in(others) | read_in(others))):
         if name in own and name not in made.leaving:
             array = next(a for a in made.writer.program.arrays if a.name == name)
-            shape = tuple(extent for extent in array.shape if extent is not None)
+            shape = array.extents
             names[name] = made.writer.array(f"{name}_part", shape, array.element)
 
     def renamed(access: Access) -> Access:

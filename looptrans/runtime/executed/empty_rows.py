@@ -181,8 +181,7 @@ def _empties(reference: Reference, inputs: Inputs) -> list[Outputs]:
     shown = {
         name
         for output in program.outputs
-        for extent in program.array(output).shape
-        if extent is not None
+        for extent in program.array(output).extents
         for name in parameters(extent)
     }
     found = []

@@ -19,7 +19,7 @@ from dataclasses import replace
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import cells_put_in, rewritten
 from looptrans.ir.value import Access, Binary, Generator, Read, Reduce, Value, walk_value
 from looptrans.ir.walk import accesses, accesses_in, live_out, targets_in
 
@@ -87,9 +87,10 @@ def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assi
     found: list[Assign] = []
     known: dict[Access, Value] = {}
     for named in loop.body:
-        node = (
-            replace(named, values=_put(named.values, known)) if isinstance(named, Assign) else named
-        )
+        node = named
+        if isinstance(node, Assign):
+            values = tuple(cells_put_in(value, known) for value in node.values)
+            node = replace(node, values=values)
         match node:
             case Assign(targets=(Access(name, ()) as target,), values=(value,)) if (
                 name in own and not target.rank and not _reads(value, own)
@@ -114,13 +115,6 @@ def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assi
         value = Binary("+", Read(target), whole)
         found.append(replace(node, values=(value,), augmented=False))
     return tuple(found)
-
-
-def _put(values: tuple[Value, ...], known: dict[Access, Value]) -> tuple[Value, ...]:
-    def each(part: Value) -> Value | None:
-        return known.get(part.access) if isinstance(part, Read) else None
-
-    return tuple(replaced(value, each) for value in values)
 
 
 def _reads(value: Value, names: frozenset[str]) -> bool:

@@ -318,7 +318,7 @@ def _term_is_never_negative(program: Program, term: Index, ranges: Ranges) -> bo
 
 def extent(program: Program, index: Index) -> Index:
     """Return an index expression of parameters as the extent of an array, which is at least 0."""
-    known = (each for array in program.arrays for each in array.shape if each is not None)
+    known = (each for array in program.arrays for each in array.extents)
     if is_never_negative(program, index, {}) or any(is_same(index, each) for each in known):
         return index
     return extremum("max", (Int(0), index))

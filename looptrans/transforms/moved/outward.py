@@ -199,7 +199,7 @@ class _Gathering:
         match node:
             case Loop() if self._is_part(node) and not self._holds(node):
                 return self._whole(node)
-            case Loop(body=(_, *_)) if _is_plain(node):
+            case Loop(body=(_, *_)) if node.is_plain:
                 inner = self.block(node.body)
                 if node.variable in inner.range.variables:
                     raise _NotGathered
@@ -261,7 +261,7 @@ class _Gathering:
     def _named(self, loop: Loop) -> Loop:
         """Return a loop with the variable that is wanted."""
         old, new = loop.variable, self.wanted.variable
-        if not _is_plain(loop):
+        if not loop.is_plain:
             raise _NotGathered
         if old == new:
             return loop
@@ -304,7 +304,7 @@ def _judged(program: Program, after: Program, images: Images) -> Verdict:
 def _split_blocks(program: Program) -> Iterator[tuple[Position, Loop]]:
     """Yield loops over blocks that hold a loop over a block's rows, but not as all they hold."""
     for path in loop_paths(program):
-        if not _is_plain(path.loop):
+        if not path.loop.is_plain:
             continue
         match path.loop.body:
             case (Loop() as only,) if are_blocks(program, path.loop, only):
@@ -314,10 +314,6 @@ def _split_blocks(program: Program) -> Iterator[tuple[Position, Loop]]:
         for _, node in walk_positions(path.loop.body):
             if isinstance(node, Loop) and are_blocks(program, path.loop, node):
                 yield path.position, node
-
-
-def _is_plain(loop: Loop) -> bool:
-    return loop.execution == "sequential" and not loop.private
 
 
 def _same_range(one: Range, other: Range) -> bool:

@@ -15,7 +15,7 @@ from math import inf
 from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.rewrite import replaced, replaced_part, rewritten, values_replaced
+from looptrans.ir.rewrite import chosen_where, replaced, replaced_part, rewritten, values_replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -47,14 +47,8 @@ def masks(node: Node) -> Iterator[Condition]:
 
 def where(node: Node, mask: Condition) -> tuple[Node, ...]:
     """Return a statement where a condition holds."""
-
-    def chosen(part: Value) -> Value | None:
-        if isinstance(part, Select) and part.condition == mask:
-            return replaced(part.chosen, chosen)
-        return None
-
     if isinstance(node, Assign):
-        return (values_replaced(node, chosen),)
+        return (replace(node, values=tuple(chosen_where(v, mask) for v in node.values)),)
     return (node,)
 
 

@@ -21,6 +21,7 @@ from math import gcd
 from looptrans.ir.affine import (
     difference,
     extremum,
+    factors_of,
     form_of,
     in_one_order,
     index_of,
@@ -111,7 +112,7 @@ def are_blocks(program: Program, outer: Loop, inner: Loop) -> bool:
         outer: The loop over blocks.
         inner: A loop inside of it.
     """
-    if not (_is_plain(outer) and _is_plain(inner)):
+    if not (outer.is_plain and inner.is_plain):
         return False
     if inner.range.step != 1 or outer.range.step < 1:
         return False
@@ -138,7 +139,7 @@ def block_in_whole(
         lie one behind the other.
     """
     work = _Work(program, counts_anew=True)
-    if not _is_plain(outer) or not _is_plain(inner):
+    if not outer.is_plain or not inner.is_plain:
         return None
     if inner.range.step != 1 or outer.range.step < 1:
         return None
@@ -196,7 +197,7 @@ class _Work:
 
     def node(self, node: Node) -> tuple[Node, ...]:
         match node:
-            case Loop(body=(Loop() as inner,)) if _is_plain(node) and _is_plain(inner):
+            case Loop(body=(Loop() as inner,)) if node.is_plain and inner.is_plain:
                 whole = self.whole(node, inner)
                 if whole is not None:
                     self.joined.append((inner.variable, node.variable))
@@ -389,10 +390,6 @@ def _is_positive_by(condition: Condition, width: Index) -> bool:
             return False
 
 
-def _is_plain(loop: Loop) -> bool:
-    return loop.execution == "sequential" and not loop.private
-
-
 def _statements(body: tuple[Node, ...]) -> list[Assign | If]:
     return [node for node in nodes(body) if isinstance(node, Assign | If)]
 
@@ -403,15 +400,6 @@ def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
         return False
     parts = [(linear_in(index, v), steps.get(v, 1)) for v in variables(index)]
     return any(part and is_same(multiplied(Int(step), part[1]), width) for part, step in parts)
-
-
-def factors_of(index: Index) -> tuple[Index, ...]:
-    """Return what a product of index expressions is made of; anything else is one factor."""
-    match index:
-        case Arith("*", left, right):
-            return (*factors_of(left), *factors_of(right))
-        case _:
-            return (index,)
 
 
 def _is_reached(blocks: Range, width: Index, start: Index, end: Index) -> bool:

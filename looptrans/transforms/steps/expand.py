@@ -103,7 +103,7 @@ def expand(program: Program, name: str, *loops: str) -> Step:
 
 def _declared(body: tuple[Node, ...], array: Array) -> tuple[Node, ...]:
     """Let an array be created with its new shape, as before or else without first values."""
-    shape = tuple(e for e in array.shape if e is not None)
+    shape = array.extents
     for number, node in enumerate(body):
         if isinstance(node, Declaration) and node.array == array.name:
             creation = replace(node.creation, shape=shape)

@@ -340,7 +340,7 @@ def _promoted(called: str, program: Program, path: LoopPath, plan: _Plan) -> Ste
     after = replace_at(program, path.position, (loop,))
     position = path.position
     if not plan.copies:
-        made = Create("empty", _shape(local), element=DTYPES[local.element])
+        made = Create("empty", local.extents, element=DTYPES[local.element])
         declaration = Declaration(local.name, made) if local.rank else None
         after, shift = with_array(after, local, declaration)
         position = (position[0] + shift, *position[1:])
@@ -358,10 +358,6 @@ def _promoted(called: str, program: Program, path: LoopPath, plan: _Plan) -> Ste
         images.pop(copy.label, None)
     done, final = finished(after, images)
     return Step(called, program, done, check_storage(program, done, final), final)
-
-
-def _shape(array: Array) -> tuple[Index, ...]:
-    return tuple(each for each in array.shape if each is not None)
 
 
 def _without_copies(loop: Loop, copies: tuple[Assign, ...]) -> Loop:

@@ -257,7 +257,7 @@ def _plan(program: Program, path: LoopPath, size: int, operators: Mapping[str, O
 def _rewritten(program: Program, path: LoopPath, plan: _Plan) -> Program:
     after, position = program, path.position
     for each in plan.partials:
-        shape = tuple(e for e in each.array.shape if e is not None)
+        shape = each.array.extents
         creation = Create("empty", shape, element=DTYPES[each.array.element])
         after, shift = with_array(after, each.array, Declaration(each.array.name, creation))
         position = (position[0] + shift, *position[1:])
