@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, conjuncts
 from looptrans.ir.index import Index
 from looptrans.ir.monoids import Monoid
 from looptrans.ir.source import NOWHERE, Source, Span
@@ -303,6 +303,12 @@ class Program:
     def input_names(self) -> set[str]:
         """The names of the arrays that come from outside."""
         return {array.name for array in self.arrays if array.role == "input"}
+
+    @property
+    def stated(self) -> tuple[Condition, ...]:
+        """What contracts without a variable of their own say, each thing by itself."""
+        said = (each.condition for each in self.contracts if not each.generators)
+        return tuple(part for condition in said for part in conjuncts(condition))
 
     def array(self, name: str) -> Array:
         """Return the array called `name`.

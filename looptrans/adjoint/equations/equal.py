@@ -194,7 +194,7 @@ class _Equal:
             starts = index.range.start.arguments
         if Int(0) not in starts or not isinstance(stop, Param):
             return None
-        facts = Facts(tuple(c.condition for c in self.program.contracts if not c.generators))
+        facts = Facts(self.program.stated)
         for subscript, extent in self._subscripts(own.value, index.variable):
             if subscript != Var(index.variable) or extent is None:
                 return None

@@ -202,7 +202,7 @@ def said_of_sizes(program: Program) -> Facts:
     for parameter in program.parameters:
         if parameter.kind == "size":
             found[Relation(">=", Param(parameter.name), Int(0))] = None
-    found |= {c.condition: None for c in program.contracts if not c.generators}
+    found |= dict.fromkeys(program.stated)
     shapes = {array.name: array.shape for array in program.arrays}
     for place in placed(program):
         if place.conditions:

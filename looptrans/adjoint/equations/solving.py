@@ -36,7 +36,7 @@ from looptrans.ir.index import (
     rebuild,
     variables,
 )
-from looptrans.ir.program import Array, Contract
+from looptrans.ir.program import Array
 from looptrans.ir.rewrite import condition_changed, range_changed, value_changed
 from looptrans.ir.value import (
     Generator,
@@ -48,7 +48,7 @@ def solved(
     term: Term,
     subscripts: tuple[Index, ...],
     target: tuple[Generator, ...],
-    contracts: tuple[Contract, ...] = (),
+    stated: tuple[Condition, ...] = (),
     arrays: tuple[Array, ...] = (),
 ) -> Term:
     """Return the part of a term that reaches one cell.
@@ -57,7 +57,7 @@ def solved(
         term: What is added, summed over all iterations of the reader.
         subscripts: The cell an iteration reads.
         target: The indices of the array that is read.
-        contracts: What the listing assumes.
+        stated: What the listing assumes.
         arrays: Those that may stand in subscripts.
     """
     own = {g.variable for g in term.generators}
@@ -65,7 +65,7 @@ def solved(
     given = list(subscripts)
     for step in (_variable, _affine, _divided, _remainder):
         for number in list(open_):
-            done = step(term, given[number], target[number], contracts)
+            done = step(term, given[number], target[number], stated)
             if done is None:
                 continue
             term, change = done
@@ -105,7 +105,7 @@ _Done = tuple[Term, Callable[[Index], Index]]
 
 
 def _variable(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     own = {g.variable: g for g in term.generators}
     if not isinstance(index, Var) or index.name not in own:
@@ -114,7 +114,7 @@ def _variable(
 
 
 def _affine(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     own = {g.variable: g for g in term.generators}
     form = form_of(index)
@@ -168,7 +168,7 @@ def _substituted(index: Index, indices: dict[str, Index]) -> Index:
 
 
 def _divided(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     own = {g.variable: g for g in term.generators}
     match index:
@@ -182,7 +182,7 @@ def _divided(
     here = Var(target.variable)
     start = Arith("*", here, divisor)
     stop: Index = Arith("+", start, divisor)
-    if not _is_product(generator.range.stop, target.range.stop, divisor, contracts):
+    if not _is_product(generator.range.stop, target.range.stop, divisor, stated):
         stop = Extremum("min", (generator.range.stop, stop))
 
     change = replacing(index, here)
@@ -197,7 +197,7 @@ def _divided(
 
 
 def _remainder(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     """Go over quotients where a remainder is given: j % P is p for j = q * P + p alone."""
     own = {g.variable: g for g in term.generators}
@@ -233,14 +233,14 @@ def _of_few(index: Index) -> Index:
     return extremum("min", bounds) if bounds else index
 
 
-def _is_product(total: Index, count: Index, size: Index, contracts: tuple[Contract, ...]) -> bool:
+def _is_product(total: Index, count: Index, size: Index, stated: tuple[Condition, ...]) -> bool:
     """Tell whether the listing assumes `total == count * size`."""
     product = {Arith("*", count, size), Arith("*", size, count)}
     if total in product:
         return True
-    for contract in contracts:
-        match contract.condition:
-            case Relation("==", left, right) if not contract.generators:
+    for condition in stated:
+        match condition:
+            case Relation("==", left, right):
                 if (left == total and right in product) or (right == total and left in product):
                     return True
             case _:

@@ -122,7 +122,7 @@ def _left_over(
                 loop.variable in open_ and is_same(whole, extent)
             ):
                 rest = Relation("==", Arith("%", whole, part), Int(0))
-                if any(contract.condition == rest for contract in state.program.contracts):
+                if rest in state.program.stated:
                     return None
                 asked = f"{index_text(rest.left)} == 0"
                 return f"say that nothing is left over, with assert {asked}"

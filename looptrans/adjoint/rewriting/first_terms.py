@@ -65,7 +65,7 @@ def with_first_terms_inside(program: Program) -> Begun | None:
         The program afterwards; None where no term stands before its loop.
     """
     folds: list[str] = []
-    facts = Facts(tuple(c.condition for c in program.contracts if not c.generators))
+    facts = Facts(program.stated)
 
     def block(body: Sequence[Node], known: Facts) -> tuple[Node, ...]:
         found = list(body)

@@ -162,7 +162,7 @@ class Reverse:
         raw = []
         for subscripts, term in self.pending.get(name, ()):
             program = self.program
-            here = solved(term, subscripts, indices, program.contracts, program.arrays)
+            here = solved(term, subscripts, indices, program.stated, program.arrays)
             known = facts.and_(*declared(here.brackets, program.arrays))
             kept = simplified_brackets(here, known)
             if kept is not None:

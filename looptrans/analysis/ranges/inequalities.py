@@ -130,12 +130,7 @@ def facts_about(program: Program, position: Sequence[int]) -> list[Form]:
 
 def contracts_of(program: Program) -> list[Form]:
     """Return the contracts about sizes, as far as they are linear."""
-    return [
-        form
-        for contract in program.contracts
-        if not contract.generators
-        for form in _linear(contract.condition)
-    ]
+    return [form for condition in program.stated for form in _linear(condition)]
 
 
 def _around(body: tuple[Node, ...], position: tuple[int, ...]) -> Iterator[Condition]:

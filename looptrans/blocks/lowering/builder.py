@@ -449,8 +449,8 @@ def _lengths(program: Program) -> Iterator[str]:
     """
     for array in program.arrays:
         yield from (extent.name for extent in array.shape if isinstance(extent, Param))
-    for contract in program.contracts:
-        match contract.condition:
+    for condition in program.stated:
+        match condition:
             case Relation(">=", Param(name), Int(least)) if least >= 0:
                 yield name
             case Relation(">", Param(name), Int(least)) if least >= -1:

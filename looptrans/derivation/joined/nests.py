@@ -195,14 +195,13 @@ def quotients_of(program: Program, nest: Nest) -> tuple[Quotient, ...]:
         end = Arith("+", loop.range.start, divisor)
         if around.start != Int(0) or around.step != 1 or not is_same(loop.range.stop, end):
             continue
-        for contract in program.contracts:
-            match contract.condition:
+        for condition in program.stated:
+            match condition:
                 case Relation("==", stop, Arith("*", a, b)) | Relation(
                     "==", Arith("*", a, b), stop
                 ):
-                    if {a, b} == {around.stop, divisor} and not contract.generators:
-                        text = contract.condition
-                        found.append(Quotient(outer, loop.variable, divisor, stop, text))
+                    if {a, b} == {around.stop, divisor}:
+                        found.append(Quotient(outer, loop.variable, divisor, stop, condition))
                         break
                 case _:
                     pass

@@ -175,9 +175,9 @@ def _count(program: Program, loop: Loop, radix: Index) -> tuple[Index, str] | No
     left = _over(stop, radix)
     if left is not None and left != Int(1):
         return left, f"{loop.variable} goes up to {index_text(stop)}"
-    for contract in program.contracts:
-        match contract.condition:
-            case Relation("==", left_side, right_side) if not contract.generators:
+    for condition in program.stated:
+        match condition:
+            case Relation("==", left_side, right_side):
                 for one, other in ((left_side, right_side), (right_side, left_side)):
                     count = _over(other, radix) if one == stop else None
                     if count is not None and count != Int(1):

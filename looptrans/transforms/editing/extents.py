@@ -262,11 +262,10 @@ def is_within(program: Program, least: Index, extent: Index) -> bool:
     """
     room = difference(extent, least)
     rooms = [room]
-    for contract in program.contracts:
-        if contract.generators or not isinstance(contract.condition, Relation):
+    for condition in program.stated:
+        if not isinstance(condition, Relation):
             continue
-        op, left, right = contract.condition.op, contract.condition.left, contract.condition.right
-        apart = difference(left, right)
+        op, apart = condition.op, difference(condition.left, condition.right)
         if op in ("==", "<", "<="):  # right - left, at least 0
             rooms.append(total(room, apart if op != "<" else total(apart, 1)))
         if op in ("==", ">", ">="):
