@@ -17,7 +17,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.source import Source
 from looptrans.ir.step import Step
 from looptrans.ir.walk import is_parallel
-from looptrans.transforms.editing.nest import TransformError
+from looptrans.transforms.editing.errors import TransformError
 
 SPECS = Path(__file__).parent.parent / "specs"
 SCHEDULES = range(5)

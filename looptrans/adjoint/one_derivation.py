@@ -201,7 +201,7 @@ class Derivation:
             self.system.add(replace(own, value=each.value, origin="again"))
         known = tuple(self.reading.sites)
         outputs = tuple(self.outputs.values())
-        statistics = with_log_sums(self.prepared, self.sizes, outputs, known)
+        statistics = with_log_sums(self.prepared, outputs, known)
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)

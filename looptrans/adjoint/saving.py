@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.reading.read import read
-from looptrans.adjoint.reading.reading import Reading, Site
+from looptrans.adjoint.reading.reading import Reading
+from looptrans.adjoint.reading.state import Site
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.algebra.positional.numbers import NoNumber, evaluate

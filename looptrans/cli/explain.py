@@ -88,7 +88,7 @@ def _mistakes() -> dict[str, type[Mistake]]:
     from looptrans.emit.refusal import NoBackward, NoKernel
     from looptrans.executor.errors import EXECUTION_MISTAKES
     from looptrans.frontend.mistakes import MISTAKES
-    from looptrans.transforms.editing.nest import NEST_MISTAKES
+    from looptrans.transforms.editing.errors import NEST_MISTAKES
     from looptrans.transforms.mistakes import REFUSALS, SCRIPT_MISTAKES, Undecided
 
     found: list[type[Mistake]] = [*MISTAKES, *EXECUTION_MISTAKES, *SCRIPT_MISTAKES, *NEST_MISTAKES]

@@ -187,7 +187,7 @@ class VectorStore:
         self.read_whole(mask)
         view = self._window(place)
         if view is None:
-            cells, index = self._gather(place, mask, self._axes())
+            cells, index = self._gather(place, mask)
             return cells[index]
         if view.size == 1 and view.ndim == len(self.lanes):
             number = view.reshape(())[()]
@@ -227,7 +227,7 @@ class VectorStore:
         if view is not None and view.shape[: len(active)] == tuple(active):
             np.copyto(view, value, where=True if looked is None else looked)
             return
-        cells, index = self._gather(place, mask, active)
+        cells, index = self._gather(place, mask)
         value = np.broadcast_to(value, (*active, *whole))
         if mask is not None:
             taken = np.broadcast_to(mask, active)
@@ -281,9 +281,7 @@ class VectorStore:
                     return None
         return tuple(where), source
 
-    def _gather(
-        self, place: Place, mask: Mask, active: tuple[int, ...]
-    ) -> tuple[Values, tuple[Any, ...]]:
+    def _gather(self, place: Place, mask: Mask) -> tuple[Values, tuple[Any, ...]]:
         """Return the data with whole dimensions last, and what indexes the dimensions before.
 
         Raises:

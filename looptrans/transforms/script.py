@@ -31,14 +31,13 @@ from looptrans.transforms.catalogue import (
     entry_of,
     function_of,
 )
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import (
     AmbiguousLoop,
     BadNumber,
     NoSuchLoop,
     NoSuchStatement,
-    find_loop,
-    find_statement,
 )
+from looptrans.transforms.editing.tree import find_loop, find_statement
 from looptrans.transforms.mistakes import BadScript, UnknownTransformation, WrongArguments
 
 SOURCE_NAME = "<transformations>"

@@ -35,6 +35,7 @@ from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, placed, touched, written_in
+from looptrans.transforms.editing.errors import RangeNotFound
 from looptrans.transforms.editing.extents import (
     Ranges,
     declared_range,
@@ -43,8 +44,7 @@ from looptrans.transforms.editing.extents import (
     is_never_negative,
 )
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.nest import LoopPath, RangeNotFound
-from looptrans.transforms.editing.tree import loops_around
+from looptrans.transforms.editing.tree import LoopPath, loops_around
 from looptrans.transforms.judging.check import check_storage
 from looptrans.transforms.steps.expand import Dimension, dimension
 

@@ -117,7 +117,7 @@ def expanded(value: Value, names: Names) -> list[Term]:
             inverse = _reciprocal(right, names)
             return [times(x, inverse) for x in expanded(left, names)]
         case Binary("**", base, Const(exponent)) if float(exponent).is_integer() and exponent:
-            return _powers(base, int(exponent), value, names)
+            return _powers(base, int(exponent), names)
         case Select(condition, chosen, otherwise):
             if is_number(otherwise, 0.0):
                 return [bracketed(t, condition) for t in expanded(chosen, names)]
@@ -170,7 +170,7 @@ def _is_product(terms: list[Term]) -> bool:
     return len(terms) == 1 and not terms[0].generators and not terms[0].brackets
 
 
-def _powers(base: Value, exponent: int, value: Value, names: Names) -> list[Term]:
+def _powers(base: Value, exponent: int, names: Names) -> list[Term]:
     inner = expanded(base, names)
     if _is_product(inner):
         found = ONE

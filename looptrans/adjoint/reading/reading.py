@@ -43,8 +43,6 @@ from looptrans.ir.value import Access, Const, Create, Generator, Value
 from looptrans.ir.walk import accesses, live_out, placed, read_in, written, written_in
 from looptrans.transforms.editing.accesses import listed
 
-__all__ = ["Position", "Reading", "Site", "definitions_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -31,7 +31,7 @@ from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.editing.accesses import AccessSite, listed, require_no_index, sites_of
 from looptrans.transforms.editing.errors import TransformError
 from looptrans.transforms.editing.finish import with_stated_label
-from looptrans.transforms.editing.nest import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import Position, node_at, replace_at
 
 _Around = tuple[tuple[str, Range], ...]
@@ -129,7 +129,7 @@ def _each_with_a_name(program: Program) -> OwnNames | None:
         if array.role == "input" or not _is_made_only_there(program, array.name, len(made)):
             continue
         with suppress(TransformError):
-            require_no_index(program, program.body, array.name, f"rename {array.name}")
+            require_no_index(program.body, array.name, f"rename {array.name}")
             return _each_time(program, array.name, places, array.name in seen)
     return None
 
@@ -211,7 +211,7 @@ def _shared(program: Program, throughout: bool) -> Iterator[tuple[str, tuple[_Us
             continue
         nests = tuple(node_at(program, each.position) for each in loops)
         with suppress(TransformError):  # a subscript keeps its name
-            require_no_index(program, nests, array.name, f"rename {array.name}")
+            require_no_index(nests, array.name, f"rename {array.name}")
             yield array.name, loops
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.algebra.appending.appended import AppendedState, NoForm, appended, domain_of_terms
+from looptrans.algebra.appending.append_state import AppendedState
+from looptrans.algebra.appending.appended import NoForm, appended, domain_of_terms
 from looptrans.algebra.appending.scanned import scanned
 from looptrans.algebra.certificate import ir_certificate
 from looptrans.algebra.iterations.assembly import assembled, flow_of

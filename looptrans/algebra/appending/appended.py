@@ -56,8 +56,6 @@ from looptrans.ir.value import (
     walk_value,
 )
 
-__all__ = ["AppendedState", "NoForm", "appended", "domain_of_terms"]
-
 
 class NoForm(Exception):
     """A state has another form, or a law is not proved; the message says which."""

@@ -150,7 +150,7 @@ class BlockIteration(Iteration):
                     value = self._value(inner.plain(known.value), "", inside)
             left.append(self._left(Family(family.access, over), value, known.labels, ranges))
         if step is not None:
-            for state, value in self._closed(step, inner, inside):
+            for state, value in self._closed(step, inside):
                 family = _family_of(state, inner)
                 left.append(self._left(family, value, frozenset(state.statements), ranges))
         self.known += left
@@ -200,7 +200,7 @@ class BlockIteration(Iteration):
             self._expect(access, label, labels, old=True)
 
     def _closed(
-        self, step: Recurrence, inner: Iteration, ranges: dict[str, Range]
+        self, step: Recurrence, ranges: dict[str, Range]
     ) -> list[tuple[StateVariable, Value]]:
         """Return what a pass leaves in its states."""
         finding, fold = _fold_of(step)

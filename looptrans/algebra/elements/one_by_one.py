@@ -164,9 +164,9 @@ class _Reading:
                 with suppress(NoRecurrence):  # else as it is
                     short = self._shorter(program, place, step)
                     if short is not None:
-                        laws = self._laws(short, place, _step_of(short, place))
+                        laws = self._laws(short, _step_of(short, place))
                         return OneByOne(_fitted(short, place), names, laws)
-                laws = self._laws(program, place, step)
+                laws = self._laws(program, step)
                 return OneByOne(_fitted(program, place), names, laws)
             except NoRecurrence as error:
                 reasons[str(error)] = None
@@ -208,7 +208,7 @@ class _Reading:
             for target in node.targets
         )
 
-    def _laws(self, program: Program, place: Position, step: Iteration) -> tuple[Law, ...]:
+    def _laws(self, program: Program, step: Iteration) -> tuple[Law, ...]:
         after = assembled(program, step, guarded=False)
         for each in (self.before, after):
             if each.is_scan:

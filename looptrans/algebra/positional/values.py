@@ -26,11 +26,6 @@ MINUS_INFINITY = Const(float("-inf"))
 INFINITY = Const(float("inf"))
 
 
-def real(name: str) -> Real:
-    """Return the name as a value."""
-    return Real(name)
-
-
 def number(value: int | float | Fraction) -> Value:
     """Return a number as a value; a fraction that is no whole number is a quotient."""
     if isinstance(value, Fraction):

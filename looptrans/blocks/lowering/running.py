@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.appending.affine import factor_and_term
-from looptrans.algebra.appending.appended import AppendedState
+from looptrans.algebra.appending.append_state import AppendedState
 from looptrans.algebra.positional.values import ONE, ZERO
 from looptrans.blocks.block_ir.arithmetic import as_float, plus, times
 from looptrans.blocks.block_ir.expr import (

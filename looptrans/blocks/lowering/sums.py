@@ -73,7 +73,7 @@ class Sums:
         sized = all(is_of_sizes(p) for index in (start, stop) for p in walk(index))
         if generator.range.step != 1:
             raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
-        shared = self._range_of_cells(value, generator.variable)
+        shared = self._range_of_cells(generator.variable)
         if onto is None and not (shared or self.lanes):
             flat = of_all_variables(value)
             if self._is_of_products(value):
@@ -185,7 +185,7 @@ class Sums:
         name = self.b.name(f"{stem}_{value.function}", asked)
         return name, union(self.shapes.rows, self.shapes.vectors)
 
-    def _range_of_cells(self, value: Reduce, variable: str) -> str | None:
+    def _range_of_cells(self, variable: str) -> str | None:
         """Return the variable of the lanes that a sum goes over, where it reads a register."""
         for storage in self.b.storage.values():
             for place, home in storage.bound:

@@ -46,7 +46,7 @@ from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, wa
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses_in, live_out, written
 from looptrans.transforms.editing.accesses import listed
-from looptrans.transforms.editing.nest import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import LoopPath, loop_paths, statements_in
 

@@ -21,8 +21,8 @@ from looptrans.ir.rewrite import condition_changed, indices_changed
 from looptrans.ir.value import Range, Select, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
-from looptrans.transforms.editing.nest import fresh_name, replace_at
-from looptrans.transforms.editing.tree import loop_paths, statements_in
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import loop_paths, replace_at, statements_in
 from looptrans.transforms.rows.ends_asked import end_of, start_of
 
 

@@ -40,8 +40,8 @@ from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out, placed, read_in
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.any_products import with_any_products
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.nest import finished
 from looptrans.transforms.judging.check import check_storage
 
 Position = tuple[int, ...]

@@ -58,7 +58,7 @@ def one_nest(program: Program, guest: str, host: str) -> DerivationStep:
     for nest in (mine, theirs):
         require_sums(program, nest)
     body = _inside(program, mine, theirs, names)
-    once = _worked_out_twice(program, theirs, body)
+    once = _worked_out_twice(theirs, body)
     block = _without(theirs.block, once)
     # What is kept is called as what comes first in the listing is.
     order = [array.name for array in program.arrays]
@@ -133,7 +133,7 @@ def _divided(body: tuple[Node, ...], quotient: Arith, variable: str) -> tuple[No
     return rewritten(body, change)
 
 
-def _worked_out_twice(program: Program, host: Nest, guest: tuple[Node, ...]) -> dict[str, str]:
+def _worked_out_twice(host: Nest, guest: tuple[Node, ...]) -> dict[str, str]:
     """Return the scalars of a nest that the other one works out too, with what they are there."""
     changed = written_in((*guest, *host.block))
     known: dict[Value, str] = {}

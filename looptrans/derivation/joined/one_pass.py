@@ -37,7 +37,7 @@ from looptrans.ir.value import Access, Const
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import read_in, written_in
 from looptrans.transforms.editing.accesses import listed
-from looptrans.transforms.editing.nest import block_at, loops_around, replace_at, statements_in
+from looptrans.transforms.editing.tree import block_at, loops_around, replace_at, statements_in
 
 
 def one_pass(program: Program, *loops: str) -> DerivationStep:

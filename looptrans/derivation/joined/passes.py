@@ -41,8 +41,7 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed, read_in, written_in
-from looptrans.transforms.editing.nest import replace_at
-from looptrans.transforms.editing.tree import Position, block_at, node_at, statements_in
+from looptrans.transforms.editing.tree import Position, block_at, node_at, replace_at, statements_in
 
 NAMES = {"sum": "sum", "max": "maximum", "min": "minimum"}
 

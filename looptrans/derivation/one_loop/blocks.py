@@ -60,7 +60,8 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.extents import extent
-from looptrans.transforms.editing.nest import fresh_name, loops_around, replace_at, statements_in
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import loops_around, replace_at, statements_in
 from looptrans.transforms.steps.strip_mine import strip, strip_mine
 
 
@@ -136,7 +137,7 @@ class _Blocks:
         inner = replace(node, range=strip(node.range, over, self.size), leading=())
         ranges = ranges_in(program, labels_of(step))
         parts = self._components(writer, ranges)
-        declared = self._declarations(writer, parts, ranges)
+        declared = self._declarations(parts, ranges)
         around = [path.variable for path in loops_around(program, position)]
         loops = self._gathered(writer, rest, inner, parts, ranges, over, around)
         joins, given = self._joins(parts)
@@ -208,7 +209,7 @@ class _Blocks:
         return found
 
     def _declarations(
-        self, writer: Writer, parts: list[_Component], ranges: dict[str, Range]
+        self, parts: list[_Component], ranges: dict[str, Range]
     ) -> tuple[Declaration, ...]:
         return tuple(
             Declaration(

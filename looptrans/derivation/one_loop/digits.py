@@ -25,8 +25,14 @@ from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Access, Range, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, loops_in, nodes
-from looptrans.transforms.editing.nest import binders, find_loop, fresh_name, names_used, replace_at
-from looptrans.transforms.editing.tree import LoopPath, loop_paths, statements_in
+from looptrans.transforms.editing.naming import binders, fresh_name, names_used
+from looptrans.transforms.editing.tree import (
+    LoopPath,
+    find_loop,
+    loop_paths,
+    replace_at,
+    statements_in,
+)
 
 Factors = Counter[Index]
 

@@ -55,6 +55,7 @@ from looptrans.ir.value import Access, Const, Create, IndexValue, Range, Subscri
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.editing.accesses import listed
+from looptrans.transforms.editing.errors import RangeNotFound
 from looptrans.transforms.editing.extents import (
     declared_end,
     declared_range,
@@ -63,14 +64,14 @@ from looptrans.transforms.editing.extents import (
     extreme,
     is_never_negative,
 )
-from looptrans.transforms.editing.nest import (
-    RangeNotFound,
-    fresh_name,
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import (
+    LoopPath,
+    Position,
     loops_around,
     replace_at,
     statements_in,
 )
-from looptrans.transforms.editing.tree import LoopPath, Position
 from looptrans.transforms.rows.segments import is_over_all, rows_of, segments_of
 
 

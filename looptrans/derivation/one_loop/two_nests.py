@@ -34,8 +34,7 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, live_out, nodes, placed, read_in, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.extents import End, declared_end, extent_along, extreme
-from looptrans.transforms.editing.nest import loops_around
-from looptrans.transforms.editing.tree import LoopPath
+from looptrans.transforms.editing.tree import LoopPath, loops_around
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,10 @@ from looptrans.ir.value import (
     Access,
 )
 from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed, written_in
-from looptrans.transforms.editing.nest import Position, TransformError, binders
+from looptrans.transforms.editing.errors import TransformError
+from looptrans.transforms.editing.naming import binders
 from looptrans.transforms.editing.substitute import substitute_variable
+from looptrans.transforms.editing.tree import Position
 
 # What a creation says of the numbers an array is to hold.
 DTYPES: dict[Element, str | None] = {"float": None, "int": "int", "bool": "bool"}
@@ -96,11 +98,10 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def require_no_index(program: Program, body: tuple[Node, ...], name: str, what: str) -> None:
+def require_no_index(body: tuple[Node, ...], name: str, what: str) -> None:
     """Require that an integer array or scalar stands in no bound, guard or subscript of a block.
 
     Args:
-        program: The program.
         body: The block.
         name: The array or scalar.
         what: What is to be done, as in `cannot …`.

@@ -35,7 +35,7 @@ from looptrans.ir.index import (
 from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Call, Range, Read, Select, Subscript, Unary, Value, Whole
 from looptrans.ir.walk import accesses, nodes, targets_in
-from looptrans.transforms.editing.nest import RangeNotFound
+from looptrans.transforms.editing.errors import RangeNotFound
 
 Ranges = Mapping[str, Range]
 End = Literal["lowest", "highest"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from looptrans.analysis.ranges.scan import Dimension, Scan, Scanned, bounds_of
 from looptrans.ir.program import Loop, Program
 from looptrans.transforms.editing.band import Band, rebuilt, require_no_phases, with_private
-from looptrans.transforms.editing.nest import RangeNotFound
+from looptrans.transforms.editing.errors import RangeNotFound
 
 
 def in_order(band: Band, order: Sequence[Loop]) -> Program:

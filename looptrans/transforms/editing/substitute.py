@@ -29,7 +29,7 @@ from looptrans.ir.value import (
     Value,
     Whole,
 )
-from looptrans.transforms.editing.nest import binders, fresh_name
+from looptrans.transforms.editing.naming import binders, fresh_name
 
 N = TypeVar("N", bound=Node)
 

@@ -27,16 +27,19 @@ from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import inner_bodies, nodes, placed
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.any_products import with_any_products
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.substitute import rename_variable, without_binders
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    finished,
-    fresh_name,
+    Position,
+    block_at,
     loop_paths,
     node_at,
     replace_at,
+    statements_in,
+    walk_positions,
 )
-from looptrans.transforms.editing.substitute import rename_variable, without_binders
-from looptrans.transforms.editing.tree import Position, block_at, statements_in, walk_positions
 from looptrans.transforms.judging.check import check_order
 from looptrans.transforms.over_blocks.block_starts import linear_in
 from looptrans.transforms.over_blocks.whole_loops import are_blocks

@@ -10,21 +10,19 @@ from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.walk import Placed, accesses, relations_in, written_in
 from looptrans.transforms.editing.accesses import is_about, listed, place_of
+from looptrans.transforms.editing.errors import NoSuchStatement, TransformError
 from looptrans.transforms.editing.extents import runs_at_all
-from looptrans.transforms.editing.finish import legible
+from looptrans.transforms.editing.finish import finished, legible
 from looptrans.transforms.editing.guards import guarded, guards_between, nodes_between, without
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.privacy import moved_out
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NoSuchStatement,
-    TransformError,
     find_loop,
     find_statement,
-    finished,
     loop_name,
     node_at,
     replace_at,
 )
-from looptrans.transforms.editing.privacy import moved_out
 from looptrans.transforms.judging.check import check_storage
 
 

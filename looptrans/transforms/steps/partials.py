@@ -14,15 +14,10 @@ from looptrans.ir.program import Array, Assign, Atomic, BlockReduce, Program
 from looptrans.ir.value import Access, Range, Subscript, Whole
 from looptrans.ir.walk import Placed, accesses, placed
 from looptrans.transforms.editing.accesses import place_of, require_no_index, varies
+from looptrans.transforms.editing.errors import RangeNotFound, TransformError
 from looptrans.transforms.editing.extents import extent, extreme, stated_extent
-from looptrans.transforms.editing.nest import (
-    LoopPath,
-    RangeNotFound,
-    TransformError,
-    fresh_name,
-    loop_name,
-    loops_around,
-)
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import LoopPath, loop_name, loops_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ def partials_of(
         RangeNotFound: Which elements a block contributes to is not known beforehand.
     """
     what = f"split the reduction into {array.name}"
-    require_no_index(program, (path.loop,), array.name, what)
+    require_no_index((path.loop,), array.name, what)
     _require_identity(path, array, operator, what)
     updates = tuple(_updates(program, path, array, what))
     targets = [target for place, target in updates]

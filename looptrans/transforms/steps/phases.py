@@ -27,19 +27,17 @@ from looptrans.ir.step import Image, Step
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import Placed, assignments, nodes, placed
 from looptrans.transforms.editing.accesses import place_of, sites_of
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import NotAdjacent, NothingToDo, TransformError
+from looptrans.transforms.editing.privacy import with_private
+from looptrans.transforms.editing.substitute import rename_variable, without_binders
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NotAdjacent,
-    NothingToDo,
     Position,
-    TransformError,
     find_loop,
     loop_name,
     replace_at,
     statements_in,
 )
-from looptrans.transforms.editing.privacy import with_private
-from looptrans.transforms.editing.substitute import rename_variable, without_binders
 from looptrans.transforms.judging.check import reordered
 from looptrans.transforms.steps.advice import with_privacy_first
 from looptrans.transforms.steps.parallelize import require_no_atomic, require_sequential, way_out

@@ -23,18 +23,11 @@ from looptrans.transforms.editing.accesses import (
     sites_of,
     sites_outside,
 )
+from looptrans.transforms.editing.errors import NothingToDo, TransformError
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_name, with_array
-from looptrans.transforms.editing.nest import (
-    LoopPath,
-    NothingToDo,
-    TransformError,
-    find_loop,
-    finished,
-    loop_name,
-    node_at,
-    replace_at,
-)
 from looptrans.transforms.editing.privacy import with_private
+from looptrans.transforms.editing.tree import LoopPath, find_loop, loop_name, node_at, replace_at
 from looptrans.transforms.judging.check import check_storage
 from looptrans.transforms.steps.promote import can_promote
 

@@ -23,6 +23,7 @@ from looptrans.transforms.editing.accesses import (
     sites_of,
     varies,
 )
+from looptrans.transforms.editing.errors import NothingToDo, TransformError
 from looptrans.transforms.editing.extents import (
     Ranges,
     extent,
@@ -31,22 +32,18 @@ from looptrans.transforms.editing.extents import (
     runs_at_all,
     stated_extent,
 )
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.guards import guarded
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.naming import fresh_label, fresh_name, with_array
+from looptrans.transforms.editing.privacy import private_around, without_private
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NothingToDo,
-    TransformError,
     find_loop,
-    finished,
-    fresh_label,
-    fresh_name,
     loop_name,
     loops_around,
     node_at,
     replace_at,
-    with_array,
 )
-from looptrans.transforms.editing.privacy import private_around, without_private
 from looptrans.transforms.judging.check import check_storage
 
 
@@ -161,7 +158,7 @@ def _element(program: Program, array: Array, path: LoopPath) -> _Element:
             place_of(path.loop),
             remedy="name an array that it reads or writes",
         )
-    require_no_index(program, (path.loop,), array.name, what)
+    require_no_index((path.loop,), array.name, what)
     require_one_kind(program, array, (path.loop,), what)
     patterns = [_pattern(site.access, path) for site in sites]
     usable = [pattern for pattern in patterns if pattern is not None]

@@ -26,24 +26,24 @@ from looptrans.ir.value import (
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import assignments, nodes, placed
 from looptrans.transforms.editing.accesses import DTYPES, listed, place_of
-from looptrans.transforms.editing.extents import blocks_of, extent, extreme
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import (
     BadNumber,
-    LoopPath,
     NothingToDo,
     RangeNotFound,
     TransformError,
+)
+from looptrans.transforms.editing.extents import blocks_of, extent, extreme
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_label, fresh_name, with_array
+from looptrans.transforms.editing.privacy import private_around
+from looptrans.transforms.editing.tree import (
+    LoopPath,
     find_loop,
-    finished,
-    fresh_label,
-    fresh_name,
     loop_name,
     loops_around,
     node_at,
     replace_at,
-    with_array,
 )
-from looptrans.transforms.editing.privacy import private_around
 from looptrans.transforms.judging.contributions import check_split, is_update
 from looptrans.transforms.steps.partials import Partials, partials_of
 

@@ -17,8 +17,10 @@ from looptrans.transforms.editing.band import (
     require_no_phases,
     with_private,
 )
-from looptrans.transforms.editing.nest import BadNumber, find_loop, fresh_name
+from looptrans.transforms.editing.errors import BadNumber
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.scan import ranges_of
+from looptrans.transforms.editing.tree import find_loop
 from looptrans.transforms.judging.check import reordered
 from looptrans.transforms.steps.advice import skew_first
 from looptrans.transforms.steps.strip_mine import require_size, strip, strips
