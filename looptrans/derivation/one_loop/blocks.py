@@ -1,11 +1,11 @@
 """A loop in blocks: each block's result at once, appended by the combine operator.
 
 for j0 in range(0, N, 64):
-m_b = the maximum of the block        c1 = max_j x1
-l_b = the sum of the block            c2 = sum_j exp(x1 - c1)
-m_ij0 = max(m[i], m_b)                t1 = max(s1, b1)
-l[i] = l[i] * … + l_b * …             t2 = s2 * exp(s1 - t1) + b2 * exp(b1 - t1)
-m[i] = m_ij0
+    m_b = the maximum of the block        c1 = max_j x1
+    l_b = the sum of the block            c2 = sum_j exp(x1 - c1)
+    m_ij0 = max(m[i], m_b)                t1 = max(s1, b1)
+    l[i] = l[i] * … + l_b * …             t2 = s2 * exp(s1 - t1) + b2 * exp(b1 - t1)
+    m[i] = m_ij0
 """
 
 from __future__ import annotations
