@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.positional.cells import is_own_cell
-from looptrans.derivation.one_loop.parts import Pieces, order_of_parts, pieces, sequences
+from looptrans.derivation.one_loop.parts import order_of_parts
+from looptrans.derivation.one_loop.pieces import Pieces, pieces, sequences
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
 from looptrans.ir.facts import DependenceReport
