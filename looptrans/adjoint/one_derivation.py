@@ -233,15 +233,11 @@ class Derivation:
             forward,
             steps,
             tuple(notes),
-            frozenset(n for n, d in writer.meant.items() if self._is_recomputed(d)),
+            frozenset(n for n, d in writer.meant.items() if self.system.is_forward(d)),
             frozenset(n for n, d in writer.meant.items() if d in self.prepared.weights),
             frozenset(s for n, s in writer.shown.items() if n in logarithms),
             self.program,
         )
-
-    def _is_recomputed(self, name: str) -> bool:
-        definition = self.system.definitions.get(name)
-        return definition is not None and definition.origin != "adjoint"
 
 
 def closed_form(closing: Closing) -> Step:

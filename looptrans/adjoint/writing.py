@@ -20,7 +20,6 @@ from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
     plain_name,
-    range_moved,
     reads_of,
     refreshed_generators,
 )
@@ -44,9 +43,9 @@ from looptrans.adjoint.written.nests import (
     with_what_is_known,
 )
 from looptrans.adjoint.written.printing import Printed, body_text, shape_text
-from looptrans.adjoint.written.standing import has_sum, outside_sums, put_in
+from looptrans.adjoint.written.standing import outside_sums, put_in
 from looptrans.adjoint.written.wide import worked_out_once
-from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, moved, range_moved, value_moved
 from looptrans.frontend import parse
 from looptrans.ir.condition import Condition, is_data_dependent
 from looptrans.ir.creation import in_16_bits
@@ -62,10 +61,11 @@ from looptrans.ir.value import (
     Generator,
     Holds,
     Read,
-    Reduce,
     Value,
     condition_variables,
     free_variables,
+    has_reduction,
+    reductions,
     walk_value,
 )
 from looptrans.ir.walk import loops
@@ -319,7 +319,7 @@ class Writer:
             return replaced(inner, change)
 
         found = replaced(value, change)
-        return None if found != value and has_sum(found) else found
+        return None if found != value and has_reduction(found) else found
 
     def _is_worked_out_again(self, value: Value) -> bool:
         """Tell whether a value reads what is not in memory."""
@@ -358,7 +358,7 @@ class Writer:
             for access, scalar in work.guarded().items()
         }
         body = outside_sums(body, known)
-        heavy = any(has_sum(s.value) for s in scalars.values())
+        heavy = any(has_reduction(s.value) for s in scalars.values())
         inner: tuple[Generator, ...] = ()
         if heavy and generators:
             scalars, body = put_in(scalars, body, tested)
@@ -541,7 +541,7 @@ def _renamed(term: Term, names: list[str]) -> Term:
 
 def _most_summed(value: Value) -> int:
     """Return over how many variables the sum in a value goes that goes over most."""
-    sums = (part for part in walk_value(value) if isinstance(part, Reduce))
+    sums = reductions(value)
     return max((len(part.generators) for part in sums), default=0)
 
 

@@ -332,7 +332,7 @@ def is_overwritten(read: AccessSite, write: AccessSite) -> bool:
     """
     mine, other = write.place, read.place
     block = mine.position[:-1]
-    named = {name for index in write.access.indices for name in index_variables(index)}
+    named = write.access.variables
     inner = {loop.variable for loop in other.loops[len(mine.loops) :]}
     return (
         write.access == read.access

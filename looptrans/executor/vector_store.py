@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from looptrans.executor.errors import NotYetSet, SubscriptOutside, Trap
+from looptrans.executor.errors import SubscriptOutside, Trap, not_yet_set
 from looptrans.executor.lanes import Lanes, Ramp, Values, spread
 from looptrans.executor.operations import different_lengths
 from looptrans.executor.vector_operations import Mask, Value, as_real, kind_of, to_integer, truth
@@ -340,11 +340,7 @@ class VectorStore:
 
     def unset(self) -> Trap:
         """Return the failure of reading it too early."""
-        return Trap(
-            NotYetSet,
-            f"{self.name!r} is read before anything has set it",
-            remedy=f"set {self.name} before the loop or guard that may be skipped",
-        )
+        return not_yet_set(self.name)
 
 
 def _merged(mask: Mask, new: Value, old: Value, real: type[Any]) -> Value:

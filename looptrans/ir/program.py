@@ -305,6 +305,11 @@ class Program:
         return {array.name for array in self.arrays if array.role == "input"}
 
     @property
+    def float_names(self) -> set[str]:
+        """The names of the arrays and scalars that hold floating-point numbers."""
+        return {array.name for array in self.arrays if array.element == "float"}
+
+    @property
     def stated(self) -> tuple[Condition, ...]:
         """What contracts without a variable of their own say, each thing by itself."""
         said = (each.condition for each in self.contracts if not each.generators)

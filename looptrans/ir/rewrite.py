@@ -82,6 +82,42 @@ def replaced_part(value: Value, old: Value, new: Value) -> Value:
     return replaced(value, lambda part: new if part == old else None)
 
 
+def reductions_replaced(value: Value, change: Callable[[Reduce], Value]) -> Value:
+    """Replace every sum, maximum and minimum by what `change` makes of it, inner ones first."""
+
+    def each(part: Value) -> Value | None:
+        if not isinstance(part, Reduce):
+            return None
+        bound = tuple(
+            replace(g, condition=replaced_in_condition(g.condition, each)) for g in part.generators
+        )
+        return change(Reduce(part.function, bound, replaced(part.body, each)))
+
+    return replaced(value, each)
+
+
+def reductions_rewritten(
+    body: tuple[Node, ...],
+    nodes: Callable[[Node], tuple[Node, ...]],
+    reductions: Callable[[Reduce], Value],
+) -> tuple[Node, ...]:
+    """Rewrite a block, loops and the sums in what statements assign alike.
+
+    Args:
+        body: The block.
+        nodes: What stands for a node that is no statement, what is inside being rewritten.
+        reductions: What stands for a sum, a maximum or a minimum, inner ones being replaced.
+    """
+
+    def each(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign):
+            return nodes(node)
+        values = tuple(reductions_replaced(value, reductions) for value in node.values)
+        return (replace(node, values=values),)
+
+    return rewritten(body, each)
+
+
 def cells_put_in(value: Value, known: Mapping[Access, Value]) -> Value:
     """Put in for cells that are read what is known that they hold."""
     return replaced(value, lambda part: known.get(part.access) if isinstance(part, Read) else None)

@@ -52,6 +52,10 @@ class Access:
         """The rank of what is read or written: the number of whole dimensions."""
         return len(self.subscripts) - len(self.indices)
 
+    def renamed(self, old: str, new: str) -> Access:
+        """Return the cell with another name for its array, if that is its name."""
+        return Access(new, self.subscripts) if self.array == old else self
+
     @property
     def variables(self) -> set[str]:
         """The variables in the subscripts."""
@@ -288,6 +292,16 @@ def shared_parts(value: Value) -> Iterator[Value]:
             if id(child) not in seen:
                 seen.add(id(child))
                 waiting.append(child)
+
+
+def reductions(value: Value) -> Iterator[Reduce]:
+    """Yield the sums, maxima and minima in a value, outermost first."""
+    return (part for part in walk_value(value) if isinstance(part, Reduce))
+
+
+def has_reduction(value: Value) -> bool:
+    """Tell whether there is a sum, maximum or minimum in a value."""
+    return any(True for _ in reductions(value))
 
 
 def cells_read(value: Value) -> list[Access]:

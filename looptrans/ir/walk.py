@@ -42,6 +42,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    reductions,
     value_children,
 )
 
@@ -217,6 +218,11 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
 def assignments(body: tuple[Node, ...]) -> list[Assign]:
     """Return the statements of a block and of all blocks in it."""
     return [node for node in nodes(body) if isinstance(node, Assign)]
+
+
+def reductions_in(body: tuple[Node, ...]) -> Iterator[Reduce]:
+    """Yield the sums, maxima and minima in what the statements of a block assign."""
+    return (part for node in assignments(body) for v in node.values for part in reductions(v))
 
 
 def sets_only(node: Node, arrays: Collection[str]) -> TypeGuard[Assign]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.adjoint.equations.definitions import System, is_same_range, range_moved
+from looptrans.adjoint.equations.definitions import System, is_same_range
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.equations.sums import Term, expanded, held_together
 from looptrans.adjoint.exponentials.tops import Total, runs
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, negation
 from looptrans.ir.index import Index, Var

@@ -56,6 +56,7 @@ from looptrans.ir.value import (
     Value,
     condition_variables,
     free_variables,
+    reductions,
     walk_value,
 )
 
@@ -410,7 +411,7 @@ def _rises(index: Index, name: str) -> bool:
 
 def _in_sums(value: Value) -> set[str]:
     """Return the arrays that are read inside sums."""
-    bodies = [part.body for part in walk_value(value) if isinstance(part, Reduce)]
+    bodies = [part.body for part in reductions(value)]
     return {p.access.array for body in bodies for p in walk_value(body) if isinstance(p, Read)}
 
 

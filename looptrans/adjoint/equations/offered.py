@@ -34,20 +34,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    Origin,
-    System,
-    is_same_range,
-    range_moved,
-)
-from looptrans.adjoint.equations.recognition import unify
-from looptrans.algebra.positional.cells import value_moved
+from looptrans.adjoint.equations.definitions import Definition, Origin, System
+from looptrans.adjoint.equations.recognition import read_instead
+from looptrans.algebra.positional.cells import range_moved, value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
-    Access,
     Binary,
     Call,
     Generator,
@@ -55,6 +48,7 @@ from looptrans.ir.value import (
     Reduce,
     Value,
     free_variables,
+    has_reduction,
     walk_value,
 )
 
@@ -239,7 +233,7 @@ def _name(
 def _made(system: System, of: Definition, body: Value, ending: str) -> Definition | None:
     """Return a definition of a value, or None where it is read already or has no place."""
     reads = [part for part in walk_value(body) if isinstance(part, Read)]
-    if isinstance(body, Read) or not reads or any(isinstance(p, Reduce) for p in walk_value(body)):
+    if isinstance(body, Read) or not reads or has_reduction(body):
         return None
     inner = of.value.generators if isinstance(of.value, Reduce) else ()
     scope = {g.variable: g for g in (*of.indices, *inner)}
@@ -271,14 +265,6 @@ def _read(made: Definition, definition: Definition) -> Definition:
         scope |= {g.variable: g.range for g in definition.value.generators}
 
     def change(part: Value) -> Value | None:
-        bound: dict[str, Index] = {}
-        if not unify(made.value, part, frozenset(made.variables), bound):
-            return None
-        for g in made.indices:
-            index = bound.get(g.variable)
-            known = scope.get(index.name) if isinstance(index, Var) else None
-            if known is None or not is_same_range(known, range_moved(g.range, bound)):
-                return None
-        return Read(Access(made.name, tuple(bound[name] for name in made.variables)))
+        return read_instead(made, part, scope)
 
     return replace(definition, value=replaced(definition.value, change))

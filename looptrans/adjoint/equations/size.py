@@ -30,6 +30,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    reductions,
     value_children,
     walk_value,
 )
@@ -233,8 +234,7 @@ def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Ite
     summed = {
         part.access.array
         for definition in system.definitions.values()
-        for reduction in walk_value(definition.value)
-        if isinstance(reduction, Reduce)
+        for reduction in reductions(definition.value)
         for part in walk_value(reduction.body)
         if isinstance(part, Read)
     }

@@ -17,7 +17,7 @@ from math import isfinite, log
 from typing import Final
 
 from looptrans.adjoint.equations.definitions import Names, refreshed_generators
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import in_one_order, simplified
 from looptrans.ir.condition import (
@@ -33,7 +33,6 @@ from looptrans.ir.condition import (
 from looptrans.ir.functions import is_as_written
 from looptrans.ir.index import Extremum, Index, Var, substitute
 from looptrans.ir.listing import condition_text, index_text, value_text
-from looptrans.ir.rewrite import range_changed
 from looptrans.ir.value import (
     Binary,
     Call,
@@ -235,13 +234,7 @@ def term_moved(term: Term, indices: Mapping[str, Index]) -> Term:
     for atom, exponent in term.factors:
         moved = value_moved(atom, indices)
         powers[moved] = powers.get(moved, 0) + exponent
-    generators = tuple(
-        replace(
-            g,
-            range=range_changed(g.range, lambda end: simplified(substitute(end, indices))),
-        )
-        for g in term.generators
-    )
+    generators = tuple(replace(g, range=range_moved(g.range, indices)) for g in term.generators)
     brackets = tuple(dict.fromkeys(condition_moved(c, indices) for c in term.brackets))
     factors = tuple((atom, p) for atom, p in powers.items() if p)
     return Term(term.coefficient, factors, brackets, generators)

@@ -13,18 +13,15 @@ from dataclasses import replace
 from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
-    is_same_range,
-    range_moved,
     refreshed_generators,
 )
-from looptrans.adjoint.equations.recognition import unify
+from looptrans.adjoint.equations.recognition import read_instead, unify
 from looptrans.adjoint.exponentials.totals import parts_of_total
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
-    Access,
     Binary,
     Generator,
     Read,
@@ -146,15 +143,6 @@ def _shared_in(definition: Definition, made: Definition) -> Definition:
     scope = {g.variable: g.range for g in _bound_in(definition)}
 
     def change(part: Value) -> Value | None:
-        bound: dict[str, Index] = {}
-        free = frozenset(made.variables)
-        if not isinstance(part, Binary) or not unify(made.value, part, free, bound):
-            return None
-        for g in made.indices:
-            index = bound.get(g.variable)
-            known = scope.get(index.name) if isinstance(index, Var) else None
-            if known is None or not is_same_range(known, range_moved(g.range, bound)):
-                return None
-        return Read(Access(made.name, tuple(bound[v] for v in made.variables)))
+        return read_instead(made, part, scope) if isinstance(part, Binary) else None
 
     return replace(definition, value=replaced(definition.value, change))

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from looptrans.adjoint.equations.definitions import Definition, System, is_same_range, range_moved
+from looptrans.adjoint.equations.definitions import Definition, System, is_same_range
 from looptrans.adjoint.equations.sums import held_together
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, conjunction, negation
 from looptrans.ir.index import Index, Var

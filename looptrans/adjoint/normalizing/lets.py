@@ -37,6 +37,7 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
+    reductions,
     walk_value,
 )
 from looptrans.ir.walk import accesses, assignments, nodes, placed, read_by, sets_only, written
@@ -160,7 +161,7 @@ def _with_numbers(
 
 def _number(value: Value, known: Mapping[str, Value]) -> Value:
     """Return a value with scalars replaced by what they stand for."""
-    bound = {g.variable for p in walk_value(value) if isinstance(p, Reduce) for g in p.generators}
+    bound = {g.variable for p in reductions(value) for g in p.generators}
 
     def change(part: Value) -> Value | None:
         match part:

@@ -119,7 +119,7 @@ class _Picking:
         targets = [target.array for target in targets_in(program.body)]
         self.found: list[str] = []
         self.writes = Counter(targets)
-        self.floats = {array.name for array in program.arrays if array.element == "float"}
+        self.floats = program.float_names
         self.zeros = {
             node.array
             for node in nodes(program.body)

@@ -79,7 +79,7 @@ class _Reader:
     def __post_init__(self) -> None:
         program = self.state.program
         returned = {*program.outputs, *live_out(program)}
-        floats = {a.name for a in program.arrays if a.element == "float"}
+        floats = program.float_names
         self.needed = _made_of(program, returned & floats)
         self.for_integers = _made_of(program, returned - floats) - self.needed
 

@@ -20,10 +20,10 @@ from looptrans.adjoint.reading.rows import by_elements
 from looptrans.adjoint.reading.state import LoopAround, Place, Site, State, Version
 from looptrans.adjoint.reading.targets import Solved, solved_target
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, moved, range_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.analysis.api import is_written_once
-from looptrans.ir.affine import is_same, simplified
+from looptrans.ir.affine import is_same
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
@@ -32,9 +32,8 @@ from looptrans.ir.condition import (
     is_of_indices,
     negation,
 )
-from looptrans.ir.index import Index, Int, Var, substitute
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.monoids import OF_NOTHING
-from looptrans.ir.rewrite import range_changed
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -250,9 +249,7 @@ def _accumulated(
     generators = tuple(
         Generator(
             x.variable,
-            range_changed(
-                x.generator.range, lambda end: simplified(substitute(end, solved.values))
-            ),
+            range_moved(x.generator.range, solved.values),
             conjunction(*needs) if number == len(over) else ALWAYS,
         )
         for number, x in enumerate(over, 1)

@@ -173,21 +173,17 @@ def _each_time(program: Program, array: str, places: list[int], is_seen: bool) -
             own = replace(known, name=names[turn], shape=creation.shape, rank=len(creation.shape))
             arrays[own.name] = own if names[turn] == array else replace(own, role="local")
         else:
-            body += with_accesses((node,), partial(_called, old=array, new=names[turn]))
+            body += with_accesses((node,), partial(Access.renamed, old=array, new=names[turn]))
     # A statement that has become a declaration has no label: the others keep theirs.
     stated = rewritten(tuple(body), lambda node: (with_stated_label(node),))
     after = again(replace(program, body=stated, arrays=tuple(arrays.values())))
     return OwnNames(after, (array,), made_again=True)
 
 
-def _called(access: Access, old: str, new: str) -> Access:
-    return replace(access, array=new) if access.array == old else access
-
-
 def _renamed(program: Program, loop: _Uses, old: str, new: str) -> Program:
     """Give an array another name in a loop, and the shape it is made with there."""
     node = node_at(program, loop.position)
-    named = partial(_called, old=old, new=new)
+    named = partial(Access.renamed, old=old, new=new)
     after = replace_at(program, loop.position, with_accesses((node,), named))
     made = {value.shape for site in loop.sites for value in _creations(site)}
     array = program.array(old)

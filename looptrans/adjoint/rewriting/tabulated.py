@@ -53,6 +53,7 @@ from looptrans.ir.value import (
     arrays_read,
     cells_read,
     free_variables,
+    has_reduction,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
@@ -292,7 +293,7 @@ class _Tables:
         reads = cells_read(own)
         if any(isinstance(s, Whole) for read in reads for s in read.subscripts):
             return None
-        if any(isinstance(part, Reduce) for part in walk_value(own)):
+        if has_reduction(own):
             return None
         first = max(reads, key=lambda read: len(read.variables))
         found: list[tuple[Index, Index]] = []

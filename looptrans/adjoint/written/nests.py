@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from looptrans.adjoint.equations.definitions import is_same_range, range_moved
+from looptrans.adjoint.equations.definitions import is_same_range
 from looptrans.adjoint.equations.solving import replacing
 from looptrans.adjoint.written.standing import Scalar
-from looptrans.algebra.positional.cells import are_apart, condition_moved, moved, value_moved
+from looptrans.algebra.positional.cells import (
+    are_apart,
+    condition_moved,
+    moved,
+    range_moved,
+    value_moved,
+)
 from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.affine import difference, is_same, sides, total
 from looptrans.ir.alike import alike
@@ -35,6 +41,7 @@ from looptrans.ir.value import (
     Select,
     Value,
     cells_read,
+    has_reduction,
     walk_value,
 )
 
@@ -64,6 +71,11 @@ class Nest:
     conditions: tuple[Condition, ...]
     scalars: tuple[Scalar, ...]
     updates: tuple[Update, ...]
+
+    @property
+    def kept(self) -> set[str]:
+        """The variables in the cells that are set: the other loops are summed over."""
+        return {name for update in self.updates for name in update.target.variables}
 
 
 def merged(nests: list[Nest]) -> list[Nest]:
@@ -283,13 +295,9 @@ def _share_work(first: Nest, second: Nest) -> bool:
     seldom that it does not count.
     """
     known = {s.cell for s in first.scalars}
-    summed = {g.variable for g in first.loops} - {
-        n for u in first.updates for index in u.target.indices for n in variables(index)
-    }
+    summed = {g.variable for g in first.loops} - first.kept
     return any(
-        not summed
-        or summed & s.cell.variables
-        or any(isinstance(part, Reduce) for part in walk_value(s.value))
+        not summed or summed & s.cell.variables or has_reduction(s.value)
         for s in second.scalars
         if s.cell in known
     )
@@ -312,12 +320,12 @@ def _is_worth_it(first: Nest, second: Nest) -> bool:
 
 def _has_sums(nest: Nest) -> bool:
     """Tell whether a nest works out sums inside."""
-    return any(isinstance(part, Reduce) for s in nest.scalars for part in walk_value(s.value))
+    return any(has_reduction(s.value) for s in nest.scalars)
 
 
 def _summed_rows(nest: Nest, loops: set[str]) -> set[tuple[str, tuple[Index | None, ...]]]:
     """Return the rows that a nest reads in the loop that it sums over; None goes along a row."""
-    around = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
+    around = nest.kept
     found = set()
     values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
     for read in (p.access for v in values for p in walk_value(v) if isinstance(p, Read)):
@@ -370,7 +378,7 @@ def rows_innermost(nest: Nest) -> Nest:
     Blocks are of the innermost loop. What another loop's range hangs on stays outside of it, and
     what chooses what is read.
     """
-    around = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
+    around = nest.kept
     summed = [g for g in nest.loops if g.variable not in around]
     inner = {g.variable for g in nest.loops[-len(summed) :]} if summed else set()
     if len(summed) < 2 or inner != {g.variable for g in summed}:
@@ -425,7 +433,7 @@ def asked_of_pairs(nest: Nest, conditions: Iterable[Condition]) -> dict[str, Ind
     """
     if any(u.inner or not u.adds for u in nest.updates):
         return {}
-    own = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
+    own = nest.kept
     pairs = [pair for s in nest.scalars for pair in _multiplied(s.value)]
     found: dict[str, Index] = {}
     for condition in conditions:
@@ -453,8 +461,7 @@ def _multiplied(value: Value) -> Iterator[tuple[set[str], set[str]]]:
                         name
                         for read in walk_value(side)
                         if isinstance(read, Read)
-                        for index in read.access.indices
-                        for name in variables(index)
+                        for name in read.access.variables
                     }
                     for side in (left, right)
                 ]

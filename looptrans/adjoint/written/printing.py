@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.equations.definitions import plain_name, range_moved
+from looptrans.adjoint.equations.definitions import plain_name
 from looptrans.adjoint.written.again import only_condition
 from looptrans.adjoint.written.nests import Nest, Update
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.listing import access_text, condition_text, index_text, range_text, value_text

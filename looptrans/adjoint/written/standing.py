@@ -23,6 +23,7 @@ from looptrans.ir.value import (
     Value,
     condition_variables,
     free_variables,
+    has_reduction,
     walk_value,
 )
 
@@ -45,9 +46,9 @@ def put_in(
                   k = K[i, e] + b[e]        ->           for e: A[e] = A[e] + s * (K[i, e] + b[e])
                   A[e] = A[e] + s * k
     """
-    values = [s.value for s in scalars.values() if has_sum(s.value)]
+    values = [s.value for s in scalars.values() if has_reduction(s.value)]
     values += [Holds(condition) for condition in conditions]
-    values += [Read(access) for access, s in scalars.items() if has_sum(s.value)]
+    values += [Read(access) for access, s in scalars.items() if has_reduction(s.value)]
     needed: set[str] = set()
     stay: set[Access] = set()
     while values:
@@ -102,8 +103,3 @@ def outside_sums(value: Value, known: tuple[Condition, ...]) -> Value:
         return Select(conjunction(*before), found, Const(0.0)) if before else found
 
     return replaced(value, change)
-
-
-def has_sum(value: Value) -> bool:
-    """Tell whether a value holds a sum, or another reduction."""
-    return any(isinstance(part, Reduce) for part in walk_value(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.ir.affine import form_of
+from looptrans.ir.affine import form_of, simplified
 from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import (
     Arith,
@@ -190,6 +190,13 @@ def value_moved(value: Value, indices: Mapping[str, Index]) -> Value:
                 return None
 
     return replaced(value, change)
+
+
+def range_moved(bounds: Range, indices: Mapping[str, Index]) -> Range:
+    """Replace variables in a range."""
+    if not indices:
+        return bounds
+    return range_changed(bounds, lambda end: simplified(substitute(end, indices)))
 
 
 def condition_moved(condition: Condition, indices: Mapping[str, Index]) -> Condition:

@@ -35,7 +35,15 @@ from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import walk
 from looptrans.ir.monoids import MONOID_OF, Monoid
 from looptrans.ir.program import Assign
-from looptrans.ir.value import Generator, Read, Reduce, Value, free_variables, walk_value
+from looptrans.ir.value import (
+    Generator,
+    Read,
+    Reduce,
+    Value,
+    free_variables,
+    reductions,
+    walk_value,
+)
 
 
 @dataclass(slots=True)
@@ -137,7 +145,7 @@ class Sums:
             return False
         dims = {dim.name for dim in union(self.shapes.rows, self.shapes.vectors)}
         first = value.generators[0].variable
-        inner = [p for p in walk_value(value.body) if isinstance(p, Reduce)]
+        inner = list(reductions(value.body))
         for part in (value, *inner) if len(value.generators) > 1 else inner:
             own = set(free_variables(part.body))
             summed_over = {g.variable for g in part.generators} - {first}

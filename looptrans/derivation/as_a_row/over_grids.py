@@ -21,12 +21,12 @@ from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed
-from looptrans.ir.value import Range, Reduce, walk_value
+from looptrans.ir.value import Range, Reduce
 from looptrans.ir.walk import (
     inner_bodies,
     live_out,
-    nodes,
     read_by,
+    reductions_in,
     written,
     written_in,
 )
@@ -168,13 +168,6 @@ def _read_by(node: Node) -> set[str]:
     return found
 
 
-def reductions(program: Program) -> Iterator[Reduce]:
-    """Yield the reductions in the values that a program sets."""
-    for node in nodes(program.body):
-        for value in node.values if isinstance(node, Assign) else ():
-            yield from (part for part in walk_value(value) if isinstance(part, Reduce))
-
-
 def pairs_in(program: Program, value: Reduce) -> Iterator[tuple[int, Pair]]:
     """Yield the pairs of variables of a reduction that go over a grid, with where they stand."""
     for number in range(len(value.generators) - 1):
@@ -245,6 +238,6 @@ def _most(program: Program, stop: Index) -> Index | None:
 def _ranges(program: Program, variable: str) -> list[Range]:
     """Return the ranges of the loops with a variable, and of the reductions."""
     found = [path.loop.range for path in loop_paths(program) if path.variable == variable]
-    for each in reductions(program):
+    for each in reductions_in(program.body):
         found += [g.range for g in each.generators if g.variable == variable]
     return found

@@ -30,6 +30,7 @@ from looptrans.ir.value import (
     Value,
     Whole,
     rank_of,
+    reductions,
     walk_value,
 )
 from looptrans.ir.walk import accesses, assignments, loops_in, nodes
@@ -191,8 +192,7 @@ class _Writer:
                 name
                 for node in assignments(self.program.body)
                 for value in node.values
-                for part in walk_value(value)
-                if isinstance(part, Reduce)
+                for part in reductions(value)
                 for name in (g.variable for g in part.generators)
             }
             name, number = stem, 1

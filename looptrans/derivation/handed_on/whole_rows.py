@@ -115,13 +115,7 @@ def _hands_on(sites: tuple[AccessSite, ...], write: AccessSite, axis: int) -> Po
         return None
     for position, loop in zip(place.loop_positions, place.loops, strict=True):
         inside = [s for s in sites if s.place.position[: len(position)] == position]
-        named = {
-            name
-            for each in inside
-            if not each.access.rank
-            for index in each.access.indices
-            for name in variables(index)
-        }
+        named = {name for each in inside if not each.access.rank for name in each.access.variables}
         around = _in_lanes(write, axis, position) or (
             _goes_over(write, axis, position)
             and any(_in_lanes(s, axis, position) for s in inside if not s.relation.is_write)

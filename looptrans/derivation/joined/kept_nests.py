@@ -46,6 +46,7 @@ from looptrans.ir.value import (
     Value,
     condition_variables,
     free_variables,
+    reductions,
     value_children,
     walk_value,
 )
@@ -226,7 +227,7 @@ class KeptNests:
 
         Inside are those that no sum in the terms hangs on, so that it is done once for them.
         """
-        sums = [part for part in walk_value(body) if isinstance(part, Reduce)]
+        sums = list(reductions(body))
         used = {v for part in sums for v in free_variables(part)}
         used |= {v for g in bound for v in condition_variables(g.condition)}
         for g in bound:

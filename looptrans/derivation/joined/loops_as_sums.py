@@ -39,7 +39,7 @@ from looptrans.ir.value import (
     Value,
     arrays_read,
     cells_read,
-    walk_value,
+    reductions,
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import (
@@ -388,9 +388,7 @@ def _total(
     # A temporary that is read before it is set has been left by another iteration.
     if {cell.array for cell in known} & read_in((replace(update, values=(body,)),)):
         return None
-    bound = {
-        g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
-    }
+    bound = {g.variable for p in reductions(body.body) for g in p.generators}
     read = cells_read(body)
     set_there = targets_in(left)
     if not all(are_apart(access, other) for access in read for other in set_there):

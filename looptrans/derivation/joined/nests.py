@@ -29,7 +29,7 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Reduce, Value, walk_value
+from looptrans.ir.value import Reduce, Value, has_reduction
 from looptrans.transforms.editing.tree import statements_in
 
 _INDICES = (Int, Var, Param, Arith, Neg, Extremum, Opaque, Let)
@@ -78,11 +78,7 @@ class Nest:
     @property
     def sums(self) -> dict[str, Value]:
         """The scalars that are sums of their own."""
-        return {
-            name: value
-            for name, value in self.scalars.items()
-            if any(isinstance(part, Reduce) for part in walk_value(value))
-        }
+        return {name: value for name, value in self.scalars.items() if has_reduction(value)}
 
 
 def nests_of(program: Program) -> tuple[Nest, ...]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import range_moved
 from looptrans.adjoint.equations.solving import replacing
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.derivation.joined.gathering import gathered, named, put, require_apart, require_sums
 from looptrans.derivation.joined.nests import (
     Nest,
@@ -18,13 +17,10 @@ from looptrans.derivation.one_loop.writing import reread
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.index import Arith, Var
 from looptrans.ir.listing import condition_text
-from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.rewrite import (
-    access_changed,
-    condition_changed,
+    indices_changed,
     replaced,
-    rewritten,
-    value_changed,
     with_accesses,
 )
 from looptrans.ir.value import Access, Generator, Read, Reduce, Value, arrays_read
@@ -111,26 +107,8 @@ def _inside(program: Program, guest: Nest, host: Nest, names: dict[str, str]) ->
     body = loop.body
     for quotient in quotients_of(program, host):
         of = Arith("//", Var(quotient.inner), quotient.divisor)
-        body = _divided(body, of, quotient.outer)
+        body = indices_changed(body, replacing(of, Var(quotient.outer)))
     return body
-
-
-def _divided(body: tuple[Node, ...], quotient: Arith, variable: str) -> tuple[Node, ...]:
-    """Write a variable for the quotient that it is."""
-    put = replacing(quotient, Var(variable))
-
-    def change(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Assign():
-                targets = tuple(access_changed(t, put) for t in node.targets)
-                values = tuple(value_changed(v, put) for v in node.values)
-                return (replace(node, targets=targets, values=values),)
-            case If():
-                return (replace(node, condition=condition_changed(node.condition, put)),)
-            case _:
-                return (node,)
-
-    return rewritten(body, change)
 
 
 def _worked_out_twice(host: Nest, guest: tuple[Node, ...]) -> dict[str, str]:

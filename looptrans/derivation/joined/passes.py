@@ -36,11 +36,12 @@ from looptrans.ir.value import (
     Value,
     arrays_read,
     free_variables,
+    has_reduction,
     value_children,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import placed, read_in, written_in
+from looptrans.ir.walk import placed, read_in, reductions_in, written_in
 from looptrans.transforms.editing.tree import Position, block_at, node_at, replace_at, statements_in
 
 NAMES = {"sum": "sum", "max": "maximum", "min": "minimum"}
@@ -137,9 +138,7 @@ def sums_of_sums(program: Program) -> Iterator[str]:
         found = _sum_of(place.node)
         if found is None or found.function != "sum" or found != place.node.values[0]:
             continue
-        several = len(found.generators) > 1 or any(
-            isinstance(part, Reduce) for part in walk_value(found.body)
-        )
+        several = len(found.generators) > 1 or has_reduction(found.body)
         if several and any(isinstance(part, Call) for part in walk_value(found.body)):
             yield place.label
 
@@ -167,19 +166,14 @@ def wide_sums(program: Program) -> Iterator[str]:
 
 def count_of_costly_sums(program: Program) -> int:
     """Return how many sums are written that go over more than a block, or make no product."""
-    return sum(is_wide_sum(program, each) or is_of_no_product(each) for each in _sums(program))
+    return sum(
+        is_wide_sum(program, each) or is_of_no_product(each) for each in reductions_in(program.body)
+    )
 
 
 def count_of_sums(program: Program) -> int:
     """Return how many sums, maxima and minima are written."""
-    return sum(1 for _ in _sums(program))
-
-
-def _sums(program: Program) -> Iterator[Reduce]:
-    for place in placed(program):
-        if isinstance(place.node, Assign):
-            for value in place.node.values:
-                yield from (part for part in walk_value(value) if isinstance(part, Reduce))
+    return sum(1 for _ in reductions_in(program.body))
 
 
 def sum_as_loop(program: Program, label: str) -> DerivationStep:

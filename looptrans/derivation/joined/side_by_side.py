@@ -12,8 +12,6 @@ for i: for j: total = total + …     as one loop neither would be free
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from looptrans.adjoint.written.wide import is_of_no_product
 from looptrans.algebra.positional.cells import are_apart, is_looked_up, mentions
 from looptrans.ir.index import Var, variables
@@ -26,6 +24,7 @@ from looptrans.ir.walk import (
     loops_in,
     nodes,
     placed,
+    reductions_in,
     targets_in,
     touched,
 )
@@ -52,7 +51,9 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
         second = rename_variable(second, second.variable, first.variable)
     if not _alike(first, second) or _looks_into(first, second):
         return False
-    if any(map(is_of_no_product, _sums(first))) != any(map(is_of_no_product, _sums(second))):
+    if any(map(is_of_no_product, reductions_in(first.body))) != any(
+        map(is_of_no_product, reductions_in(second.body))
+    ):
         return False
     one, other = _inner(first), _inner(second)
     if len(first.body) == len(second.body) == len(one) == len(other) == 1:
@@ -73,7 +74,9 @@ def _sums_apart(one: list[Loop], other: list[Loop]) -> bool:
 
     In one block there is less room for each; what is handed over are numbers of rows.
     """
-    first, second = ([loop for loop in each if any(_sums(loop))] for each in (one, other))
+    first, second = (
+        [loop for loop in each if any(reductions_in(loop.body))] for each in (one, other)
+    )
     ranges = {loop.range for loop in first}
     return bool(first) and bool(second) and not any(loop.range in ranges for loop in second)
 
@@ -128,23 +131,15 @@ def _share(program: Program, first: Loop, second: Loop) -> bool:
     both = {a for a in accesses_in((second,)) if a in here}
     set_here = set(targets_in((first,)))
     waits = both & {*set_here, *targets_in((second,))}
-    if not waits and any(_sums(first)) and any(_sums(second)):
+    if not waits and any(reductions_in(first.body)) and any(reductions_in(second.body)):
         inside = {node.variable for node in loops_in(first.body)}
-        inside |= {g.variable for each in _sums(first) for g in each.generators}
+        inside |= {g.variable for each in reductions_in(first.body) for g in each.generators}
         both = {a for a in both if any(inside & set(variables(index)) for index in a.indices)}
     if _alike(first, second):
         nested = bool(_inner(first)) and bool(_inner(second))
         # What one sets waits in memory for the other unless they are made one.
         return bool(both) and not (waits and nested and not worth_joining(program, first, second))
     return bool(both) and not waits and bool(set_here & set(accesses_in((second,))))
-
-
-def _sums(loop: Loop) -> Iterator[Reduce]:
-    """Yield the sums that statements in a loop work out."""
-    for node in nodes(loop.body):
-        if isinstance(node, Assign):
-            for value in node.values:
-                yield from (p for p in walk_value(value) if isinstance(p, Reduce))
 
 
 def _hands_over(program: Program, first: Loop, second: Loop) -> bool:

@@ -29,9 +29,15 @@ from looptrans.ir.value import (
     Select,
     Value,
     Whole,
-    walk_value,
 )
-from looptrans.ir.walk import accesses, accesses_in, assignments, live_out, loops_in, nodes
+from looptrans.ir.walk import (
+    accesses,
+    accesses_in,
+    live_out,
+    loops_in,
+    nodes,
+    reductions_in,
+)
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import (
@@ -171,7 +177,7 @@ class _Passes:
         """Return a variable for all passes: the first one's, where nothing else has it."""
         loop = self.path.loop
         inside = loops_in(loop.body)
-        sums = [r for n in assignments(loop.body) for r in _sums(n)]
+        sums = list(reductions_in(loop.body))
         own = [n.variable for n in inside if self._is_pass(n)]
         own += [
             g.variable for r in sums for g in r.generators if self._in_whole(g.variable, g.range)
@@ -338,7 +344,11 @@ class _Passes:
                 case Loop(body=inside) if self._is_over(node, block):
                     found += [each.condition for each in inside if isinstance(each, If)]
                 case Assign():
-                    alone = [part.generators for part in _sums(node) if len(part.generators) == 1]
+                    alone = [
+                        part.generators
+                        for part in reductions_in((node,))
+                        if len(part.generators) == 1
+                    ]
                     found += [each.condition for (each,) in alone if each.range == block]
                 case _:
                     pass
@@ -361,12 +371,8 @@ def _is_within(node: Node, block: str) -> bool:
     """Tell whether a node goes over a block."""
     ranges = [node.range] if isinstance(node, Loop) else []
     if isinstance(node, Assign):
-        ranges += [each.range for part in _sums(node) for each in part.generators]
+        ranges += [each.range for part in reductions_in((node,)) for each in part.generators]
     return any(block in each.variables for each in ranges)
-
-
-def _sums(node: Assign) -> list[Reduce]:
-    return [p for v in node.values for p in walk_value(v) if isinstance(p, Reduce)]
 
 
 def _hands_on(loop: Loop) -> bool:

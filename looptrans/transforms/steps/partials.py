@@ -17,7 +17,7 @@ from looptrans.transforms.editing.accesses import place_of, require_no_index, va
 from looptrans.transforms.editing.errors import RangeNotFound, TransformError
 from looptrans.transforms.editing.extents import extent, extreme, stated_extent
 from looptrans.transforms.editing.naming import fresh_name
-from looptrans.transforms.editing.tree import LoopPath, loop_name, loops_around
+from looptrans.transforms.editing.tree import LoopPath, loop_name, loops_around, ranges_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _reach(
     ranges: Mapping[str, Range],
 ) -> Index:
     """Return the extent of a dimension of partial results whose array does not say its own."""
-    around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
+    around = ranges_around(program, path.position)
     highest = None
     if not isinstance(subscript, Whole):
         highest = extreme(subscript, {**around, **ranges}, "highest")

@@ -12,7 +12,6 @@ from looptrans.ir.program import Array, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed, with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.value import Access
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import (
@@ -186,11 +185,13 @@ def _renamed(loop: Node, old: str, new: str) -> Node:
             return Let(new, of_index(index.value))
         return rebuild(index, tuple(map(of_index, children(index))))
 
-    def of_access(access: Access) -> Access:
-        return replace(access, array=new) if access.array == old else access
-
     assert isinstance(loop, Loop)  # its own range stands outside of the iterations
-    return replace(loop, body=with_accesses(indices_changed(loop.body, of_index), of_access))
+    return replace(
+        loop,
+        body=with_accesses(
+            indices_changed(loop.body, of_index), lambda access: access.renamed(old, new)
+        ),
+    )
 
 
 def _span(sites: tuple[AccessSite, ...]) -> Span | None:

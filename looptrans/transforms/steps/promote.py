@@ -25,7 +25,6 @@ from looptrans.transforms.editing.accesses import (
 )
 from looptrans.transforms.editing.errors import NothingToDo, TransformError
 from looptrans.transforms.editing.extents import (
-    Ranges,
     extent,
     extreme,
     is_never_negative,
@@ -42,6 +41,7 @@ from looptrans.transforms.editing.tree import (
     loop_name,
     loops_around,
     node_at,
+    ranges_around,
     replace_at,
 )
 from looptrans.transforms.judging.check import check_storage
@@ -265,7 +265,7 @@ def _local(program: Program, path: LoopPath, element: _Element, ranges: Sequence
     ]
     stem = element.array.name.rpartition(".")[2]
     name = fresh_name(program, f"{stem}_{''.join(at) or 'local'}")
-    around = _ranges_around(program, path)
+    around = ranges_around(program, path.position)
     shape: list[Index | None] = []
     for bounds in ranges:
         highest = extreme(bounds.stop, around, "highest")
@@ -274,17 +274,13 @@ def _local(program: Program, path: LoopPath, element: _Element, ranges: Sequence
     return Array(name, len(shape), element.array.element, "local", tuple(shape))
 
 
-def _ranges_around(program: Program, path: LoopPath) -> Ranges:
-    return {p.variable: p.loop.range for p in loops_around(program, path.position)}
-
-
 def _row_range(program: Program, path: LoopPath, element: _Element, dimension: int) -> Range:
     """Return the indices of a dimension that are loaded and stored.
 
     These are the ones that the inner loops run through where these all run through the same, else
     all that the array has.
     """
-    around = _ranges_around(program, path)
+    around = ranges_around(program, path.position)
     found = [_run_through(site, path, dimension) for site in element.sites]
     one = found[0]
     if one is not None and all(

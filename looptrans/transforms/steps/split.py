@@ -42,6 +42,7 @@ from looptrans.transforms.editing.tree import (
     loop_name,
     loops_around,
     node_at,
+    ranges_around,
     replace_at,
 )
 from looptrans.transforms.judging.contributions import check_split, is_update
@@ -223,7 +224,7 @@ class _Plan:
 def _plan(program: Program, path: LoopPath, size: int, operators: Mapping[str, Operator]) -> _Plan:
     bounds = path.loop.range
     blocks = blocks_of(bounds, size)
-    around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
+    around = ranges_around(program, path.position)
     most = extreme(blocks, around, "highest")
     if most is None:
         loop = loop_name(program, path.position)
