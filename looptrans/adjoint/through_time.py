@@ -16,6 +16,7 @@ from looptrans.adjoint.derived import Backward, Saved
 from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.saving import precise
 from looptrans.adjoint.written.printing import shape_text
+from looptrans.ir.creation import in_32_bits
 from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access
@@ -145,11 +146,7 @@ def _with_arguments(
     """Return a backward listing with other arguments: arrays handed over, and without some."""
     arrays = tuple(a for a in program.arrays if a.name not in dropped)
     arguments = [a for a in program.arguments if a not in dropped]
-    precise = {
-        node.array
-        for node in forward.body
-        if isinstance(node, Declaration) and node.creation.element == "float32"
-    }
+    precise = in_32_bits(forward)
     for name in handed:
         own = forward.array(name)
         shape = own.extents

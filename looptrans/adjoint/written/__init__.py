@@ -2,5 +2,5 @@
 
 what a nest is            nests, standing
 what it reads             again, inside_arrays, wide
-its text                  printing
+its text                  printing, as_listing
 """
