@@ -30,17 +30,15 @@ from looptrans.adjoint.equations.written_sums import in_order, value_of, value_o
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.written.again import WorkedOut, only_condition
 from looptrans.adjoint.written.as_listing import Text
-from looptrans.adjoint.written.inside_arrays import Arrays
-from looptrans.adjoint.written.nests import (
-    Nest,
-    Update,
+from looptrans.adjoint.written.asking import (
     asked_first,
     asked_of_pairs,
     chosen_by,
-    merged,
     rows_innermost,
     with_what_is_known,
 )
+from looptrans.adjoint.written.inside_arrays import Arrays
+from looptrans.adjoint.written.nests import Nest, Update, merged
 from looptrans.adjoint.written.standing import outside_sums, put_in
 from looptrans.adjoint.written.wide import worked_out_once
 from looptrans.algebra.positional.cells import condition_moved, moved, range_moved, value_moved
