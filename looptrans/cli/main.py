@@ -12,14 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from looptrans import __version__
-from looptrans.cli.analysis import (
-    add_claims,
-    add_ddg,
-    add_deps,
-    add_loops,
-    add_report,
-    add_scc,
-)
+from looptrans.cli.analysis import add_claims, add_ddg, add_deps, add_loops, add_report, add_scc
 from looptrans.cli.bench import add_bench
 from looptrans.cli.derive import add_derive
 from looptrans.cli.emit import add_emit

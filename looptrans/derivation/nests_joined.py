@@ -20,12 +20,7 @@ from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.walk import read_in, written_in
-from looptrans.transforms.editing.tree import (
-    Position,
-    block_at,
-    blocks_of,
-    loop_paths,
-)
+from looptrans.transforms.editing.tree import Position, block_at, blocks_of, loop_paths
 
 
 def side_by_side(work: Work) -> None:

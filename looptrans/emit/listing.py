@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.rewriting.gathered import Gathered, with_sums_gathered
 from looptrans.adjoint.rewriting.mirrored import Mirrored, with_mirrors_apart
 from looptrans.adjoint.rewriting.repetitions import Repetitions, with_repetitions_written_out
-from looptrans.blocks.block_ir.ops import (
-    MOST_DIMS,
-    has_products,
-    most_dims,
-    stored_blocks,
-)
+from looptrans.blocks.block_ir.ops import MOST_DIMS, has_products, most_dims, stored_blocks
 from looptrans.blocks.block_ir.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.fitting.whole_rows import (
     multiplies_over_lanes,

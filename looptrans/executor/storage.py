@@ -10,13 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from looptrans.executor.errors import (
-    InputMismatch,
-    NoValue,
-    SubscriptOutside,
-    Trap,
-    not_yet_set,
-)
+from looptrans.executor.errors import InputMismatch, NoValue, SubscriptOutside, Trap, not_yet_set
 from looptrans.ir.program import Array, Element
 
 # A numpy scalar of the run's type, a Python int or a Python bool.

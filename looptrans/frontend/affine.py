@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from looptrans.ir.affine import form_of
-from looptrans.ir.index import (
-    Arith,
-    Extremum,
-    Index,
-    Int,
-    Let,
-    Neg,
-    opaque_terms,
-    plain,
-    variables,
-)
+from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, opaque_terms, plain, variables
 
 
 def constant_of(index: Index) -> int | None:

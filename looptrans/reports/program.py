@@ -5,13 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from looptrans.ir.listing import (
-    assign_text,
-    condition_text,
-    contract_text,
-    index_text,
-    listing,
-)
+from looptrans.ir.listing import assign_text, condition_text, contract_text, index_text, listing
 from looptrans.ir.program import Array, Assign, Program
 from looptrans.ir.walk import placed
 

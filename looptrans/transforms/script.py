@@ -23,14 +23,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.source import Source, Span, as_named
 from looptrans.ir.step import Step
 from looptrans.ir.walk import loops, placed
-from looptrans.transforms.catalogue import (
-    NAMES,
-    Entry,
-    Kind,
-    Slot,
-    entry_of,
-    function_of,
-)
+from looptrans.transforms.catalogue import NAMES, Entry, Kind, Slot, entry_of, function_of
 from looptrans.transforms.editing.errors import (
     AmbiguousLoop,
     BadNumber,

@@ -8,17 +8,7 @@ from looptrans.ir.affine import difference, form_of
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.monoids import Folding
 from looptrans.ir.program import Assign
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Call,
-    Holds,
-    Read,
-    Select,
-    Value,
-    Whole,
-    walk_value,
-)
+from looptrans.ir.value import Access, Binary, Call, Holds, Read, Select, Value, Whole, walk_value
 
 
 def are_apart(one: Access, other: Access) -> bool:

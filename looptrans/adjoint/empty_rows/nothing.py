@@ -16,16 +16,7 @@ from looptrans.algebra.positional.cells import condition_moved, range_moved, val
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, negation
 from looptrans.ir.index import Index, Var
-from looptrans.ir.value import (
-    Access,
-    Call,
-    Compare,
-    Generator,
-    Read,
-    Reduce,
-    Value,
-    cells_read,
-)
+from looptrans.ir.value import Access, Call, Compare, Generator, Read, Reduce, Value, cells_read
 
 
 @dataclass(frozen=True, slots=True)

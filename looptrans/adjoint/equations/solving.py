@@ -17,13 +17,7 @@ from looptrans.adjoint.equations.facts import Facts, bounds_of
 from looptrans.adjoint.equations.sums import Term, bracketed, mentioned, term_moved
 from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import Form, extremum, form_of, index_of, is_same, simplified, total
-from looptrans.ir.condition import (
-    MIRRORED,
-    Condition,
-    Relation,
-    compared,
-    is_of_indices,
-)
+from looptrans.ir.condition import MIRRORED, Condition, Relation, compared, is_of_indices
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -38,10 +32,7 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.program import Array
 from looptrans.ir.rewrite import condition_changed, range_changed, value_changed
-from looptrans.ir.value import (
-    Generator,
-    Range,
-)
+from looptrans.ir.value import Generator, Range
 
 
 def solved(

@@ -20,16 +20,7 @@ from looptrans.adjoint.equations.definitions import Names, refreshed_generators
 from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import in_one_order, simplified
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Every,
-    Not,
-    Relation,
-    Some,
-    negation,
-    opposite,
-)
+from looptrans.ir.condition import ALWAYS, Condition, Every, Not, Relation, Some, negation, opposite
 from looptrans.ir.functions import is_as_written
 from looptrans.ir.index import Extremum, Index, Var, substitute
 from looptrans.ir.listing import condition_text, index_text, value_text

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    refreshed_generators,
-)
+from looptrans.adjoint.equations.definitions import Definition, System, refreshed_generators
 from looptrans.adjoint.equations.recognition import read_instead, unify
 from looptrans.adjoint.exponentials.totals import parts_of_total
 from looptrans.algebra.positional.cells import value_moved

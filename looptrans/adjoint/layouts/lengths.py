@@ -24,15 +24,7 @@ from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import (
-    Access,
-    Generator,
-    Range,
-    Reduce,
-    Value,
-    Whole,
-    cells_read,
-)
+from looptrans.ir.value import Access, Generator, Range, Reduce, Value, Whole, cells_read
 from looptrans.ir.walk import accesses, accesses_in, assignments, loops_in, nodes
 
 

@@ -35,12 +35,7 @@ from looptrans.ir.index import (
     walk,
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import (
-    indices_changed,
-    reductions_rewritten,
-    rewritten,
-    value_changed,
-)
+from looptrans.ir.rewrite import indices_changed, reductions_rewritten, rewritten, value_changed
 from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
 from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.naming import binders, fresh_name

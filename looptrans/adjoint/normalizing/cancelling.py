@@ -14,9 +14,7 @@ from dataclasses import replace
 from looptrans.ir.affine import simplified
 from looptrans.ir.index import Arith, Index, Neg, children, rebuild
 from looptrans.ir.program import Program
-from looptrans.ir.rewrite import (
-    indices_changed,
-)
+from looptrans.ir.rewrite import indices_changed
 
 
 def with_terms_cancelled(program: Program) -> Program:

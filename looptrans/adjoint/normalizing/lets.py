@@ -7,16 +7,7 @@ from dataclasses import replace
 
 from looptrans.adjoint.normalizing.given_numbers import with_given_numbers_put_in
 from looptrans.ir.condition import Condition, compared, with_operands
-from looptrans.ir.index import (
-    Index,
-    Let,
-    children,
-    lets,
-    opaque_terms,
-    plain,
-    rebuild,
-    variables,
-)
+from looptrans.ir.index import Index, Let, children, lets, opaque_terms, plain, rebuild, variables
 from looptrans.ir.program import Assign, Atomic, BlockReduce, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import (
     access_changed,

@@ -18,10 +18,7 @@ from looptrans.adjoint.normalizing.lets import (
 )
 from looptrans.algebra.iterations.inputs import Input
 from looptrans.algebra.iterations.iteration import Iteration
-from looptrans.algebra.iterations.recurrence import (
-    Recurrence,
-    StateVariable,
-)
+from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.operators.closed import ClosedFold, FoldComponent
 from looptrans.algebra.operators.finding import Finding
 from looptrans.algebra.operators.laws import joined

@@ -9,19 +9,8 @@ from dataclasses import dataclass
 
 from looptrans.algebra.positional.cells import added_up
 from looptrans.algebra.positional.values import factors_in, summands
-from looptrans.ir.index import (
-    Var,
-    variables,
-)
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Read,
-    Unary,
-    Value,
-    free_variables,
-    walk_value,
-)
+from looptrans.ir.index import Var, variables
+from looptrans.ir.value import Access, Binary, Read, Unary, Value, free_variables, walk_value
 
 
 @dataclass(frozen=True, slots=True)

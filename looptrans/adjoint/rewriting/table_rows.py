@@ -12,16 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from looptrans.adjoint.rewriting.looked_up import LookedUp
 from looptrans.ir.affine import difference, form_of, product, sides, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import (
-    Extremum,
-    Index,
-    Int,
-    Param,
-    Var,
-    opaque_terms,
-    parameters,
-    variables,
-)
+from looptrans.ir.index import Extremum, Index, Int, Param, Var, opaque_terms, parameters, variables
 from looptrans.ir.value import (
     Generator,
     Holds,

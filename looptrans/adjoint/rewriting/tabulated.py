@@ -31,13 +31,7 @@ from looptrans.adjoint.rewriting.table_rows import (
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.affine import difference, form_of, index_of, product, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import (
-    Index,
-    Int,
-    Var,
-    substitute,
-    variables,
-)
+from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import (

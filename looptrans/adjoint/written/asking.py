@@ -22,15 +22,7 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.rewrite import access_changed, condition_changed, value_changed
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Generator,
-    Read,
-    Reduce,
-    Value,
-    walk_value,
-)
+from looptrans.ir.value import Access, Binary, Generator, Read, Reduce, Value, walk_value
 
 
 def rows_innermost(nest: Nest) -> Nest:

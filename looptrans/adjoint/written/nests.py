@@ -17,12 +17,7 @@ from looptrans.algebra.positional.cells import (
 )
 from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.condition import Condition, Some, conjunction, is_data_dependent
-from looptrans.ir.index import (
-    Index,
-    Var,
-    opaque_terms,
-    variables,
-)
+from looptrans.ir.index import Index, Var, opaque_terms, variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,

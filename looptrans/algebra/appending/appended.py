@@ -17,12 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.appending.append_laws import append_laws
-from looptrans.algebra.appending.append_state import (
-    AppendedState,
-    Comparison,
-    Pick,
-    left_infinity,
-)
+from looptrans.algebra.appending.append_state import AppendedState, Comparison, Pick, left_infinity
 from looptrans.algebra.iterations.order import in_order, inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.normal_forms.atoms import Expr, Undefined
@@ -44,17 +39,7 @@ from looptrans.ir.condition import Condition, Every, conjunction, conjuncts, neg
 from looptrans.ir.listing import access_text
 from looptrans.ir.monoids import IDENTITIES, Monoid
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Const,
-    Holds,
-    Real,
-    Select,
-    Unary,
-    Value,
-    walk_value,
-)
+from looptrans.ir.value import Binary, Call, Const, Holds, Real, Select, Unary, Value, walk_value
 
 
 class NoForm(Exception):

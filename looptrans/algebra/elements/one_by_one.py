@@ -35,15 +35,7 @@ from looptrans.ir.condition import Condition, Data, walk_condition
 from looptrans.ir.creation import first_value
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Declaration, Element, If, Loop, Program
-from looptrans.ir.value import (
-    Call,
-    Const,
-    Range,
-    Real,
-    Unary,
-    Value,
-    walk_value,
-)
+from looptrans.ir.value import Call, Const, Range, Real, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import assignments, live_out, targets_in
 from looptrans.transforms.editing.tree import Position, loops_around, node_at, replace_at

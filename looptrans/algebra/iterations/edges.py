@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.program import (
-    Loop,
-    Program,
-)
+from looptrans.ir.program import Loop, Program
 from looptrans.ir.walk import Placed, placed
 
 Position = tuple[int, ...]

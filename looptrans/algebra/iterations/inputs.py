@@ -14,14 +14,7 @@ from math import inf
 from looptrans.algebra.iterations.edges import NoRecurrence
 from looptrans.algebra.positional.cells import same_cell
 from looptrans.algebra.positional.values import ZERO
-from looptrans.ir.condition import (
-    Condition,
-    Data,
-    Relation,
-    parts_of,
-    walk_condition,
-    with_tests,
-)
+from looptrans.ir.condition import Condition, Data, Relation, parts_of, walk_condition, with_tests
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,

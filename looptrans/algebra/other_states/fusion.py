@@ -46,15 +46,7 @@ from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Node, Program
 from looptrans.ir.rewrite import cells_put_in
-from looptrans.ir.value import (
-    Access,
-    Read,
-    Real,
-    Select,
-    Value,
-    arrays_read,
-    walk_value,
-)
+from looptrans.ir.value import Access, Read, Real, Select, Value, arrays_read, walk_value
 from looptrans.ir.walk import Placed, inner_bodies, placed, written_in
 from looptrans.transforms.editing.naming import fresh_name
 

@@ -9,16 +9,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Const,
-    Real,
-    Select,
-    Unary,
-    Value,
-    walk_value,
-)
+from looptrans.ir.value import Binary, Call, Const, Real, Select, Unary, Value, walk_value
 
 ZERO = Const(0.0)
 ONE = Const(1.0)

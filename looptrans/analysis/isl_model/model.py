@@ -10,14 +10,7 @@ from looptrans.analysis.isl_model.digits import Layout, in_digits
 from looptrans.analysis.isl_model.formula import Notation, conjunction
 from looptrans.analysis.isl_model.normal import Normalizer, not_negative
 from looptrans.analysis.isl_model.shapes import Shapes, shapes_of
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Relation,
-    approximated,
-    compared,
-    parts_of,
-)
+from looptrans.ir.condition import ALWAYS, Condition, Relation, approximated, compared, parts_of
 from looptrans.ir.condition import conjunction as both
 from looptrans.ir.index import Arith, Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
 from looptrans.ir.program import Contract, Loop, Program

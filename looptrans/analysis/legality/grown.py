@@ -16,12 +16,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import is_same, total
 from looptrans.ir.index import Extremum, Index, Int, Var, variables
-from looptrans.ir.program import (
-    Array,
-    Declaration,
-    Node,
-    Program,
-)
+from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, live_out, placed

@@ -19,13 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from looptrans.analysis.isl_model.model import AccessModel, StatementModel
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    compared,
-    conjuncts,
-    is_data_dependent,
-)
+from looptrans.ir.condition import ALWAYS, Condition, compared, conjuncts, is_data_dependent
 from looptrans.ir.index import lets
 from looptrans.ir.program import Loop
 from looptrans.ir.walk import Placed

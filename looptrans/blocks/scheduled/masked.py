@@ -22,11 +22,7 @@ from looptrans.blocks.block_ir.program import NotLowered, Reach
 from looptrans.blocks.scheduled.bottom import Unsure, worked_out
 from looptrans.blocks.scheduled.reach import below, reached
 from looptrans.blocks.scheduled.sites import Site, sites
-from looptrans.ir.condition import (
-    Condition,
-    is_data_dependent,
-    opposite,
-)
+from looptrans.ir.condition import Condition, is_data_dependent, opposite
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import (
     Call,

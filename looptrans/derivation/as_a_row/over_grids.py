@@ -22,14 +22,7 @@ from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Range, Reduce
-from looptrans.ir.walk import (
-    inner_bodies,
-    live_out,
-    read_by,
-    reductions_in,
-    written,
-    written_in,
-)
+from looptrans.ir.walk import inner_bodies, live_out, read_by, reductions_in, written, written_in
 from looptrans.transforms.editing.tree import loop_paths
 from looptrans.transforms.over_blocks.block_starts import linear_in
 from looptrans.transforms.over_blocks.whole_loops import is_size

@@ -16,25 +16,11 @@ from dataclasses import replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.iterations.branches import extremum
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    compared,
-    is_data_dependent,
-    opposite,
-)
+from looptrans.ir.condition import ALWAYS, Condition, compared, is_data_dependent, opposite
 from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten, values_replaced
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Read,
-    Select,
-    Value,
-    condition_of,
-    rank_of,
-)
+from looptrans.ir.value import Binary, Call, Read, Select, Value, condition_of, rank_of
 
 
 def with_selects(program: Program) -> Program:

@@ -18,14 +18,7 @@ from itertools import pairwise
 from looptrans.algebra.free import freed, is_overwritten
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.ir.walk import (
-    assignments,
-    live_out,
-    nodes,
-    targets_in,
-    touched,
-    written_in,
-)
+from looptrans.ir.walk import assignments, live_out, nodes, targets_in, touched, written_in
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.tree import (
     LoopPath,

@@ -11,12 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    plain_name,
-    reads_of,
-)
+from looptrans.adjoint.equations.definitions import Definition, System, plain_name, reads_of
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.equations.sums import held_together

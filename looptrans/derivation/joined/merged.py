@@ -12,11 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.walk import (
-    loops_in,
-    targets_in,
-    touched,
-)
+from looptrans.ir.walk import loops_in, targets_in, touched
 from looptrans.transforms.editing.substitute import rename_variable
 
 

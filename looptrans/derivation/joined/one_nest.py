@@ -7,22 +7,13 @@ from dataclasses import replace
 from looptrans.adjoint.equations.solving import replacing
 from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.derivation.joined.gathering import gathered, named, put, require_apart, require_sums
-from looptrans.derivation.joined.nests import (
-    Nest,
-    quotients_of,
-    same_iterations,
-    same_sums,
-)
+from looptrans.derivation.joined.nests import Nest, quotients_of, same_iterations, same_sums
 from looptrans.derivation.one_loop.writing import reread
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.index import Arith, Var
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.ir.rewrite import (
-    indices_changed,
-    replaced,
-    with_accesses,
-)
+from looptrans.ir.rewrite import indices_changed, replaced, with_accesses
 from looptrans.ir.value import Access, Generator, Read, Reduce, Value, arrays_read
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import written_in

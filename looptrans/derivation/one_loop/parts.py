@@ -23,13 +23,8 @@ from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops as all_loops
 from looptrans.transforms.editing.accesses import listed
-from looptrans.transforms.editing.extents import (
-    declared_end,
-    extreme,
-)
-from looptrans.transforms.editing.tree import (
-    ranges_around,
-)
+from looptrans.transforms.editing.extents import declared_end, extreme
+from looptrans.transforms.editing.tree import ranges_around
 
 
 def in_parts(program: Program, loop: str, parts: int) -> DerivationStep:

@@ -19,13 +19,7 @@ from looptrans.algebra.positional.values import put, without_repeats
 from looptrans.derivation.one_loop.bodies import recurrence_of
 from looptrans.derivation.one_loop.writing import folded
 from looptrans.derivation.step import NotDone
-from looptrans.ir.condition import (
-    Condition,
-    Data,
-    Relation,
-    conjuncts,
-    with_tests,
-)
+from looptrans.ir.condition import Condition, Data, Relation, conjuncts, with_tests
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced

@@ -18,15 +18,7 @@ from looptrans.derivation.one_loop.pieces import Pieces, pieces, sequences
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.index import (
-    Arith,
-    Extremum,
-    Index,
-    Int,
-    Var,
-    opaque_terms,
-    variables,
-)
+from looptrans.ir.index import Arith, Extremum, Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses

@@ -22,10 +22,7 @@ from looptrans.runtime.executed.reference import reference_of
 from looptrans.runtime.running.cache import keep
 from looptrans.runtime.running.device import prepare_device
 from looptrans.runtime.running.load import load_module
-from looptrans.runtime.verifying.call import (
-    Strides,
-    rounded,
-)
+from looptrans.runtime.verifying.call import Strides, rounded
 from looptrans.runtime.verifying.gradient_run import Context, GradientLauncher, GradientRun
 from looptrans.runtime.verifying.inputs import KINDS, InputKind, inputs_for
 from looptrans.runtime.verifying.sizes import SizeSet, said_of, size_sets

@@ -25,11 +25,7 @@ from looptrans.ir.program import Assign, Program
 from looptrans.ir.value import Call, Select
 from looptrans.ir.walk import nodes
 from looptrans.runtime.executed.empty_rows import with_empty_rows
-from looptrans.runtime.executed.reference import (
-    Outputs,
-    Reference,
-    known_reference_of,
-)
+from looptrans.runtime.executed.reference import Outputs, Reference, known_reference_of
 from looptrans.runtime.verifying.call import once_rounded
 from looptrans.runtime.verifying.errors import DRAWS, ROUNDINGS, compared, too_large
 from looptrans.runtime.verifying.memory import to_array

@@ -8,11 +8,7 @@ import numpy as np
 
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
-from looptrans.runtime.executed.reference import (
-    Outputs,
-    Reference,
-    known_reference_of,
-)
+from looptrans.runtime.executed.reference import Outputs, Reference, known_reference_of
 from looptrans.runtime.verifying.errors import DRAWS
 
 Values: TypeAlias = np.ndarray[Any, Any]

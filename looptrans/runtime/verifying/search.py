@@ -15,15 +15,7 @@ from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import Arith, Index, Int, Param, parameters
 from looptrans.ir.program import Program
 from looptrans.ir.quotients import whole_quotients
-from looptrans.runtime.verifying.numbers import (
-    WHOLE,
-    Table,
-    Wanted,
-    beyond,
-    few,
-    filling,
-    wanted,
-)
+from looptrans.runtime.verifying.numbers import WHOLE, Table, Wanted, beyond, few, filling, wanted
 from looptrans.runtime.verifying.work import bounding, default_blocks, work
 
 MOST_TOGETHER = 50_000

@@ -12,9 +12,7 @@ from looptrans.ir.index import Index, Let, Var, variables, walk
 from looptrans.ir.program import Array, Assign, Declaration, Element, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Span
-from looptrans.ir.value import (
-    Access,
-)
+from looptrans.ir.value import Access
 from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed, written_in
 from looptrans.transforms.editing.errors import TransformError
 from looptrans.transforms.editing.naming import binders

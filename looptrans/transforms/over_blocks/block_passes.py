@@ -21,23 +21,8 @@ from looptrans.ir.condition import Condition, Truth, with_operands
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import (
-    Access,
-    Const,
-    Range,
-    Reduce,
-    Select,
-    Value,
-    Whole,
-)
-from looptrans.ir.walk import (
-    accesses,
-    accesses_in,
-    live_out,
-    loops_in,
-    nodes,
-    reductions_in,
-)
+from looptrans.ir.value import Access, Const, Range, Reduce, Select, Value, Whole
+from looptrans.ir.walk import accesses, accesses_in, live_out, loops_in, nodes, reductions_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import (

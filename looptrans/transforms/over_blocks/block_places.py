@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from looptrans.ir.affine import difference, is_same, product, simplified, total
 from looptrans.ir.index import Arith, Index, Int, Var, children, rebuild, variables
 from looptrans.ir.program import Node
-from looptrans.ir.rewrite import (
-    indices_changed,
-    value_changed,
-)
+from looptrans.ir.rewrite import indices_changed, value_changed
 from looptrans.ir.value import Value
 from looptrans.transforms.over_blocks.block_starts import linear_in
 

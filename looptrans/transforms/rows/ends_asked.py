@@ -12,13 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import difference, form_of, total
-from looptrans.ir.condition import (
-    Condition,
-    Relation,
-    compared,
-    conjunction,
-    conjuncts,
-)
+from looptrans.ir.condition import Condition, Relation, compared, conjunction, conjuncts
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.program import If, Loop, Node
 

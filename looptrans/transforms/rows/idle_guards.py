@@ -14,13 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import Form, difference, form_of, sides
-from looptrans.ir.condition import (
-    Condition,
-    Relation,
-    compared,
-    conjunction,
-    conjuncts,
-)
+from looptrans.ir.condition import Condition, Relation, compared, conjunction, conjuncts
 from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import If, Loop, Node, Program

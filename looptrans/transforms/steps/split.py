@@ -15,14 +15,7 @@ from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.value import (
-    Access,
-    Const,
-    Create,
-    Range,
-    Read,
-    Value,
-)
+from looptrans.ir.value import Access, Const, Create, Range, Read, Value
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import assignments, nodes, placed
 from looptrans.transforms.editing.accesses import DTYPES, listed, place_of
