@@ -44,6 +44,7 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import range_changed, replaced, with_reads
 from looptrans.ir.value import (
     Access,
@@ -182,7 +183,7 @@ class _Equal:
 
     def _last_stop(self, own: Definition, index: Generator) -> Index | None:
         """Return the size where an index ends for the last of the others, if all arrays go on."""
-        around = {g.variable: g.range for g in own.indices}
+        around = ranges_by_name(own.indices)
         stop = index.range.stop
         for name in variables(stop):
             bounds = around.get(name)
@@ -425,7 +426,7 @@ def _in_order(definition: Definition) -> tuple[str, ...]:
 def _key(definition: Definition) -> str:
     """Return the same text for definitions that differ in the names of variables only."""
     names: dict[str, Index] = {v: Var(f"#{k}") for k, v in enumerate(_in_order(definition))}
-    ranges = {g.variable: g.range for g in definition.indices}
+    ranges = ranges_by_name(definition.indices)
     order = [ranges[v] for v in _in_order(definition)]
     value = _numbered(value_moved(definition.value, names), [0])
     return repr((value, [_moved(r, names) for r in order]))

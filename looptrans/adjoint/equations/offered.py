@@ -39,6 +39,7 @@ from looptrans.adjoint.equations.recognition import read_instead
 from looptrans.algebra.positional.cells import range_moved, value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Binary,
@@ -260,9 +261,9 @@ def _made(system: System, of: Definition, body: Value, ending: str) -> Definitio
 
 def _read(made: Definition, definition: Definition) -> Definition:
     """Return a definition that reads another wherever it works out the same over its range."""
-    scope = {g.variable: g.range for g in definition.indices}
+    scope = ranges_by_name(definition.indices)
     if isinstance(definition.value, Reduce):
-        scope |= {g.variable: g.range for g in definition.value.generators}
+        scope |= ranges_by_name(definition.value.generators)
 
     def change(part: Value) -> Value | None:
         return read_instead(made, part, scope)

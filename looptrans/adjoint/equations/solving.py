@@ -31,6 +31,7 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Array
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import condition_changed, range_changed, value_changed
 from looptrans.ir.value import Generator, Range
 
@@ -287,7 +288,7 @@ def pinned(
     conditions: tuple[Condition, ...], indices: tuple[Generator, ...], said: Facts
 ) -> dict[str, Index]:
     """Return the indices that conditions give a value inside their range, for all iterations."""
-    ranges = {g.variable: g.range for g in indices}
+    ranges = ranges_by_name(indices)
     found: dict[str, Index] = {}
     for name, value, _ in _single_values(conditions, indices):
         bounds = bounds_of(name, ranges[name])
@@ -320,7 +321,7 @@ def at_single_values(
         The indices, and the other conditions.
     """
     given = pinned(conditions, indices, said)
-    ranges = {g.variable: g.range for g in indices}
+    ranges = ranges_by_name(indices)
     for name, value, condition in _single_values(conditions, indices):
         bounds, following = ranges[name], total(value, 1)
         if name in given or bounds.step != 1:

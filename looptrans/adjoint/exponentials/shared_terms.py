@@ -16,6 +16,7 @@ from looptrans.adjoint.exponentials.totals import parts_of_total
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Binary,
@@ -136,7 +137,7 @@ def _bound_in(definition: Definition) -> tuple[Generator, ...]:
 
 def _shared_in(definition: Definition, made: Definition) -> Definition:
     """Return a definition that reads another wherever it works out the same over its ranges."""
-    scope = {g.variable: g.range for g in _bound_in(definition)}
+    scope = ranges_by_name(_bound_in(definition))
 
     def change(part: Value) -> Value | None:
         return read_instead(made, part, scope) if isinstance(part, Binary) else None

@@ -11,6 +11,7 @@ from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, plain
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, placed, read_by
 from looptrans.transforms.rows.segments import Rows
@@ -80,9 +81,9 @@ class Use:
 def uses_of(program: Program) -> Iterator[Use]:
     """Yield every access of a program."""
     for place in placed(program):
-        loops = {loop.variable: loop.range for loop in place.loops}
+        loops = ranges_by_name(place.loops)
         for relation in accesses(place.node):
-            inner = {g.variable: g.range for g in relation.generators}
+            inner = ranges_by_name(relation.generators)
             yield Use(relation.access, loops | inner, (*place.conditions, relation.condition))
 
 

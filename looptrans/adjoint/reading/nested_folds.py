@@ -120,7 +120,7 @@ def _without_carried(
     places = {place.label: place for place in placed(program)}
     kept = []
     for each in flow.dependences:
-        carrier = next((n for n, sign in enumerate(each.direction) if sign != "="), None)
+        carrier = each.level
         if carrier is None or places[each.source].loop_positions[carrier] not in loops:
             kept.append(each)
     return replace(flow, dependences=tuple(kept))

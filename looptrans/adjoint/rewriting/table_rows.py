@@ -13,6 +13,7 @@ from looptrans.adjoint.rewriting.looked_up import LookedUp
 from looptrans.ir.affine import difference, form_of, product, sides, total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Extremum, Index, Int, Param, Var, opaque_terms, parameters, variables
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import (
     Generator,
     Holds,
@@ -130,7 +131,7 @@ def is_short(
 
     Nor is the table as long as the rows that it has a product for are many.
     """
-    own = {loop.variable: loop.range for loop in place.loops}
+    own = ranges_by_name(place.loops)
     for each in accesses(place.node):
         own |= _ranges(each.generators)
     told = set(variables(index))

@@ -33,6 +33,7 @@ from looptrans.ir.affine import difference, form_of, index_of, product, total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import (
     Access,
@@ -244,7 +245,7 @@ class _Tables:
         the row itself says the cell: what is asked may mention no row, and loops inside may have no
         iterations for some.
         """
-        around = {loop.variable: loop.range for loop in place.loops}
+        around = ranges_by_name(place.loops)
         asked = asked | maybe_empty(place)
         reads = cells_read(each.own)
         for access in (*reads, each.access):

@@ -22,6 +22,7 @@ from looptrans.algebra.positional.values import ZERO, add, divide, is_number, mu
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import (
     Access,
@@ -250,7 +251,7 @@ class _Known:
         same = place.position[:-1] == self.site.position[: len(place.position) - 1]
         if not access.subscripts and not same:
             return None
-        ranges = {loop.variable: loop.range for loop in self.site.loops}
+        ranges = ranges_by_name(self.site.loops)
         if any(ranges.get(loop.variable) != loop.range for loop in place.loops):
             return None
         (value,) = node.values

@@ -17,6 +17,7 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, variables
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.source import Source
 from looptrans.ir.value import Generator
 from looptrans.transforms.editing.extents import extent, extreme
@@ -129,7 +130,7 @@ class Text:
     def _created(self, name: str, indices: tuple[Generator, ...], precise: bool) -> str:
         if not indices:
             return f"{name} = 0.0"
-        ranges = {g.variable: g.range for g in indices}
+        ranges = ranges_by_name(indices)
         extents = [extreme(g.range.stop, ranges, "highest") or g.range.stop for g in indices]
         inner = ", ".join(index_text(extent(self.program, each)) for each in extents)
         shape = f"({inner})" if len(extents) > 1 else inner

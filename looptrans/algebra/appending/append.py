@@ -25,6 +25,7 @@ from looptrans.algebra.positional.cells import Family, is_own_cell
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.program import Assign, If, Loop, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Decision
 from looptrans.ir.walk import accesses, live_out, loops_in, nodes, placed
@@ -139,7 +140,7 @@ def _loops(program: Program) -> dict[Position, Loop]:
 def _shared_cell(program: Program, iteration: Iteration, step: Recurrence) -> str:
     """Say which cells besides the state several iterations touch, one of them writing."""
     body = iteration.loop.body
-    ranges = {node.variable: node.range for node in loops_in(body)}
+    ranges = ranges_by_name(loops_in(body))
     uses: dict[str, list[Access]] = {}
     written: dict[str, None] = {}
     for node in nodes(body):

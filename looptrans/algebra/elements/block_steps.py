@@ -33,6 +33,7 @@ from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.monoids import FOLDING_OF, IDENTITIES, MONOID_OF
 from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -135,7 +136,7 @@ class BlockIteration(Iteration):
             for target in each.targets:
                 written.setdefault(target.array, set()).add(each.label)
         self._look(node.body, inside, written)
-        inside |= {n.variable: n.range for n in loops_in(node.body)}
+        inside |= ranges_by_name(loops_in(node.body))
         states = () if step is None else step.states
         left: list[Known] = []
         for known in inner.known:

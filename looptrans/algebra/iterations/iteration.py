@@ -41,6 +41,7 @@ from looptrans.ir.program import (
     Loop,
     Node,
 )
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
     Access,
@@ -186,7 +187,7 @@ class Iteration:
             if isinstance(part, Read):
                 return self._read(part.access, label, ranges)
             if isinstance(part, Reduce):
-                inside = ranges | {g.variable: g.range for g in part.generators}
+                inside = ranges | ranges_by_name(part.generators)
                 body = self._value(part.body, label, inside)
                 if self.depends_on_state(body):
                     raise NoRecurrence(f"{label} sums over the state")

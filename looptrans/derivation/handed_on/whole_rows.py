@@ -24,6 +24,7 @@ from looptrans.ir.affine import difference, is_same, simplified, total
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value
 from looptrans.ir.verdict import Certificate
@@ -158,8 +159,7 @@ def _is_part_of_a_program(site: AccessSite, axis: int, loop: Position) -> bool:
     if site.access.rank:
         return False
     place = site.place
-    inner = {each.variable: each.range for each in place.loops}
-    inner |= {each.variable: each.range for each in site.relation.generators}
+    inner = ranges_by_name((*place.loops, *site.relation.generators))
     depth = place.loop_positions.index(loop)
     programs = {each.variable for each in place.loops[:depth] if each.execution == "parallel"}
     found: set[str] = set()

@@ -18,7 +18,15 @@ from itertools import pairwise
 from looptrans.algebra.free import freed, is_overwritten
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.ir.walk import assignments, live_out, nodes, targets_in, touched, written_in
+from looptrans.ir.walk import (
+    assignments,
+    live_out,
+    loops_in,
+    nodes,
+    targets_in,
+    touched,
+    written_in,
+)
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.tree import (
     LoopPath,
@@ -105,7 +113,7 @@ def nests_of_their_own(program: Program, *, numbers: bool = False) -> tuple[Bran
             number + 1
             for number, node in enumerate(path.loop.body)
             if isinstance(node, Loop)
-            and any(isinstance(each, Loop) for each in nodes(node.body))
+            and loops_in(node.body)
             and freed(program, LoopPath(node, (*path.position, number))) is not None
         ]
         if any(freed(program, o) is None for o in (*outside, path)):
@@ -140,8 +148,8 @@ def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
             (one, other)
             for one, other in pairwise(body)
             if isinstance(one, Loop) and isinstance(other, Loop) and one.range == other.range
-            if any(isinstance(each, Loop) for each in nodes((*one.body, *other.body)))
-            if position or not any(isinstance(each, Loop) for each in nodes(other.body))
+            if loops_in((*one.body, *other.body))
+            if position or not loops_in(other.body)
         ]
         if not pairs or not (inside is None or _is_free(program, inside)):
             continue

@@ -21,6 +21,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Extremum, Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
@@ -153,7 +154,7 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
     Raises:
         NotDone: It is not known how far the loop runs.
     """
-    ranges = {loop.variable: loop.range for loop in around}
+    ranges = ranges_by_name(around)
     bounds = made.node.range
     begin = _end(program, bounds.start, ranges, "lowest")
     end = _end(program, bounds.stop, ranges, "highest")
@@ -333,7 +334,7 @@ def left_over(nests: TwoNests, flow: DependenceReport) -> tuple[tuple[str, str],
     places = {place.label: place for place in placed(nests.whole)}
     found: dict[tuple[int, ...], tuple[str, str]] = {}
     for edge in flow.dependences:
-        level = next((n for n, sign in enumerate(edge.direction) if sign != "="), None)
+        level = edge.level
         if level is not None:
             place = places[edge.source]
             variable, at = place.loops[level].variable, place.loop_positions[level]

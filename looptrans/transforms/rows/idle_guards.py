@@ -18,6 +18,7 @@ from looptrans.ir.condition import Condition, Relation, compared, conjunction, c
 from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
@@ -103,7 +104,7 @@ def _follows(part: Condition, loops: Sequence[Loop]) -> bool:
     last = loops[-1].range
     if last.step < 1:
         return False
-    ranges = {loop.variable: loop.range for loop in loops[:-1]}
+    ranges = ranges_by_name(loops[:-1])
     for start in sides("max", last.start):
         for stop in sides("min", last.stop):
             known = form_of(difference(stop, start)).plus(Form({}, 1), -1)

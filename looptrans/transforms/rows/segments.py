@@ -19,6 +19,7 @@ from looptrans.ir.condition import compared
 from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, plain, substitute
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.remember import remembered
 from looptrans.ir.rising import Rise, rises, why_positive
 from looptrans.ir.value import Range
@@ -131,9 +132,9 @@ def _count(program: Program, rise: Rise) -> Index:
     """
     one_more = total(rise.range.stop, 1)
     for place in placed(program):
-        around = {loop.variable: loop.range for loop in place.loops}
+        around = ranges_by_name(place.loops)
         for relation in accesses(place.node):
-            ranges = around | {g.variable: g.range for g in relation.generators}
+            ranges = around | ranges_by_name(relation.generators)
             ends = [end for bounds in ranges.values() for end in bounds.ends]
             guards = (*place.conditions, *(g.condition for g in relation.generators))
             for index in (

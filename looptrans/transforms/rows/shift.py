@@ -40,7 +40,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, cells_read, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses_in, assignments, nodes
+from looptrans.ir.walk import accesses_in, assignments, loops_in
 from looptrans.transforms.editing.naming import binders
 from looptrans.transforms.editing.substitute import is_same_text, substitute_variable
 
@@ -261,7 +261,7 @@ def _is_row(program: Program, start: Index, array: str, dimension: int) -> bool:
 
 def _from_0(loop: Loop) -> _Count | None:
     """Return how a loop over a part of a row counts from 0 on."""
-    if any(isinstance(node, Loop) for node in nodes(loop.body)):
+    if loops_in(loop.body):
         return None
     start = _multiplied_out(loop.range.start)
     if not any(isinstance(t, Arith) and t.op == "*" and variables(t) for t in start.terms):

@@ -10,6 +10,7 @@ from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript, Whole
@@ -309,8 +310,7 @@ def _run_through(site: AccessSite, path: LoopPath, dimension: int) -> Range | No
     if not isinstance(subscript, Var):
         return None
     inner = site.place.loops[site.place.loop_positions.index(path.position) + 1 :]
-    ranges = {loop.variable: loop.range for loop in inner}
-    ranges |= {each.variable: each.range for each in site.relation.generators}
+    ranges = ranges_by_name((*inner, *site.relation.generators))
     bounds = ranges.get(subscript.name)
     if bounds is None or bounds.step != 1:
         return None
