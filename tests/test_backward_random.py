@@ -46,12 +46,6 @@ REFUSED: frozenset[int] = frozenset()
 WITH_ALL = 58  # every one of its arguments has a gradient
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
-
-
 def most_stages(seed: int) -> int:
     """Return how long a listing may be: short ones show nearly everything, and are soon done."""
     return 4 if ALL else 2 + (seed % 3 == 0)
