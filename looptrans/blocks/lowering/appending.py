@@ -55,7 +55,7 @@ from looptrans.blocks.lowering.running import Scans
 from looptrans.blocks.lowering.runs import Part
 from looptrans.blocks.lowering.units import in_units, is_taken_off_elements
 from looptrans.blocks.lowering.values import Values, split
-from looptrans.blocks.scheduled.bottom import Unsure, at_bottom
+from looptrans.blocks.scheduled.bottom import Unsure, worked_out
 from looptrans.blocks.scheduled.grid import factors_of
 from looptrans.blocks.scheduled.serial import RunSerially
 from looptrans.blocks.scheduled.sites import Path
@@ -364,7 +364,7 @@ class Appending:
         bottom[array] = float(initial.value)
         bottom |= {a: float(initial.value) for a, of in self.aliases.items() if of == array}
         try:
-            return at_bottom(update, bottom, term) == float(initial.value)
+            return worked_out(update, bottom, term) == float(initial.value)
         except Unsure:
             return False
 
