@@ -14,8 +14,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.rewriting.simpler import BLOCKS
 from looptrans.algebra.positional.cells import mentions
 from looptrans.derivation.handed_on.handed import handed_on
+from looptrans.derivation.handed_on.row_by_row import is_over_blocks, tables
 from looptrans.derivation.handed_on.whole_rows import rows_handed_on
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.joined.loops_as_sums import sum_loops
@@ -27,6 +29,7 @@ from looptrans.transforms.editing.tree import statements_in
 
 def in_states(work: Work) -> None:
     """Hand on in states what iterations hand on through arrays."""
+    _with_tables_whole(work)
     arrays = _handed_on(work)
     for array in arrays:
         before = work.mark()
@@ -43,6 +46,26 @@ def in_states(work: Work) -> None:
         if not any(added) or work.take("state", array) is not None:
             work.back_to(before)
             work.note(error)
+
+
+def _with_tables_whole(work: Work) -> None:
+    """Keep tables whole whose rows look at rows made before, and of blocks what one has."""
+    if any(is_over_blocks(work.program, name) for name in tables(work.program)):
+        work.take(BLOCKS)
+    for name in tables(work.program):
+        work.take("own part", name)
+    for name in tables(work.program):
+        _kept_whole(work, name)
+
+
+def _kept_whole(work: Work, table: str) -> None:
+    """Keep a table whole, its rows made from sums over those before."""
+    before = work.mark()
+    for found in sum_loops(work.program, several=True):
+        if found.update.targets[0].array == table or _looks(found.loop, (table,)):
+            work.take("loop as sum", found.update.label)
+    if work.take("row by row", table) is not None:
+        work.back_to(before)
 
 
 def _handed_on(work: Work) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from looptrans.adjoint.rewriting.simpler import ALIKE, ORDER, PLACES, ROWS, TO_ROWS
+from looptrans.adjoint.rewriting.simpler import ALIKE, BLOCKS, ORDER, PLACES, ROWS, TO_ROWS
 from looptrans.adjoint.rewriting.spelled import LOOPS
 from looptrans.derivation.as_a_row.coalesced import coalesced
 from looptrans.derivation.as_a_row.continued import continued
@@ -14,6 +14,8 @@ from looptrans.derivation.as_a_row.in_turn import concatenated, in_turn
 from looptrans.derivation.backward import adjoint, extrema_spelled, hand_over, nest
 from looptrans.derivation.forms.versions import versions
 from looptrans.derivation.handed_on.by_rows import by_rows
+from looptrans.derivation.handed_on.own_part import own_part
+from looptrans.derivation.handed_on.row_by_row import row_by_row
 from looptrans.derivation.handed_on.scattered import scatter
 from looptrans.derivation.handed_on.states import in_state
 from looptrans.derivation.handed_on.whole_rows import looked_up, whole_rows
@@ -43,11 +45,13 @@ Move = Callable[..., DerivationStep]
 
 # For each kind: the move, and the types of its arguments; the last type may come again.
 MOVES: Final[dict[str, tuple[Move, tuple[type, ...]]]] = {
-    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES, ALIKE, ROWS, TO_ROWS)},
+    **{kind: (seen_simpler(kind), ()) for kind in (*ORDER, *PLACES, ALIKE, ROWS, TO_ROWS, BLOCKS)},
     "worked out again": (worked_out_again, ()),
     "rows worked out again": (rows_worked_out_again, ()),
     "results worked out again": (results_worked_out_again, ()),
     "logarithms": (logarithms_closed, ()),
+    "own part": (own_part, (str,)),
+    "row by row": (row_by_row, (str,)),
     "state": (in_state, (str,)),
     "sum as a loop": (sum_as_loop, (str,)),
     "loop as sum": (loop_as_sum, (str,)),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, islice, permutations
+from itertools import combinations, islice, permutations, product
 from typing import Final, TypeGuard
 
 from looptrans.adjoint.carried.accumulating import accumulation
@@ -63,26 +63,37 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     nests = _waiting_less(nests, tied)
     touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
     zeros = tied.carried | _zeros(around)
-    setting = [_set_before(nests, n, zeros) for n in range(len(nests))]
-    group = {
-        n: k for k, each in enumerate(groups(len(nests), _edges(touched, setting))) for n in each
-    }
+    count = len(nests)
+    setting = [_set_before(nests, n, zeros) for n in range(count)]
+    adding: list[set[int]] = [set() for _ in nests]
+    found = groups(count, _edges(touched, setting))
+    if max(map(len, found), default=0) > MOST_TOGETHER:
+        apart = _taken_apart(nests, tied, opened=True)
+        if len(apart) > count:
+            return in_time(apart, tied, around)
+        adding = [_added_beside(nests, n, zeros) for n in range(count)]
+        found = groups(count, _edges(touched, _joined(setting, adding)))
+    group = {n: k for k, each in enumerate(found) for n in each}
     for n, adders in enumerate(setting):
         adders.intersection_update({m for m in adders if group[m] != group[n]})
-    order = groups(len(nests), _edges(touched, setting))
+    order = groups(count, _edges(touched, _joined(setting, adding)))
     place = {n: k for k, members in enumerate(order) for n in members}
     nests = tuple(
         _added(nest, zeros) if any(place[m] < place[n] for m in setting[n]) else nest
         for n, nest in enumerate(nests)
     )
-    found: list[Node] = []
+    made: list[Node] = []
     for members in order:
         reads, writes = touched[members[0]]
         if len(members) == 1 and not reads & writes:
-            found.append(tied.closed(nests[members[0]]))
+            made.append(tied.closed(nests[members[0]]))
         else:
-            found += _each_running(tuple(nests[n] for n in members), tied, around)
-    return found
+            made += _each_running(tuple(nests[n] for n in members), tied, around)
+    return made
+
+
+def _joined(some: list[set[int]], others: list[set[int]]) -> list[set[int]]:
+    return [one | other for one, other in zip(some, others, strict=True)]
 
 
 def _each_running(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
@@ -114,12 +125,21 @@ def _waiting_less(nests: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
     return apart if _most_waiting(apart, tied) < several else nests
 
 
-def _taken_apart(nests: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
-    """Return nests with one for each of their parts that has nothing to do with the others."""
+def _taken_apart(nests: tuple[Node, ...], tied: Tied, *, opened: bool = False) -> tuple[Node, ...]:
+    """Return nests with one for each of their parts that has nothing to do with the others.
+
+    Args:
+        nests: The nests, open.
+        tied: What comes in, and what it is.
+        opened: Whether parts need to have nothing to do with each other only as they are, open.
+    """
+
+    def closed(node: Node) -> Node:
+        return node if opened else tied.closed(node)
 
     def change(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Loop) or (isinstance(node, If) and not node.orelse):
-            return tuple(replace(node, body=part) for part in _independent(node.body, tied))
+            return tuple(replace(node, body=part) for part in _independent(node.body, closed))
         return (node,)
 
     return tuple(each for nest in nests for each in rewritten((nest,), change))
@@ -132,9 +152,9 @@ def _most_waiting(nests: tuple[Node, ...], tied: Tied) -> int:
     return max(map(len, groups(len(nests), edges)), default=0)
 
 
-def _independent(body: tuple[Node, ...], tied: Tied) -> list[tuple[Node, ...]]:
+def _independent(body: tuple[Node, ...], closed: Callable[[Node], Node]) -> list[tuple[Node, ...]]:
     """Return the parts of a body of which none touches what another one writes."""
-    touches = [_both(tied.closed(node)) for node in body]
+    touches = [_both(closed(node)) for node in body]
     edges = [
         pair
         for n, one in enumerate(touches)
@@ -186,6 +206,18 @@ def _set_before(nests: tuple[Node, ...], number: int, zeros: Collection[str]) ->
         other = nests[m]
         common = names & written_in((other,))
         if common and common <= set(zeros) and _adds(other, common):
+            found.add(m)
+    return found
+
+
+def _added_beside(nests: tuple[Node, ...], number: int, zeros: Collection[str]) -> set[int]:
+    """Return the later nests that add to what a nest adds to in arrays of zeros: in any order."""
+    own = nests[number]
+    names = written_in((own,))
+    found = set()
+    for m in range(number + 1, len(nests)):
+        common = names & written_in((nests[m],))
+        if common and common <= set(zeros) and _adds(own, common) and _adds(nests[m], common):
             found.add(m)
     return found
 
@@ -469,14 +501,25 @@ def _may_precede(node: Node, other: Node, tied: Tied) -> bool:
 
 
 def _moving(nest: Node, tied: Tied) -> Iterator[str]:
-    """Yield the variables that what is carried is read ahead of, or behind, as `dh[t + 1]`."""
+    """Yield the variables along which what is carried is read elsewhere than it is set.
+
+    It is read ahead of them, or behind, as `dh[t + 1]`, or in other rows, as `dx[i]` for `dx[j]`.
+    """
+    found: dict[str, tuple[list[Access], list[Access]]] = {}
     for node in nodes((nest,)):
         if isinstance(node, Assign | If):
             for each in accesses(node):
                 if each.access.array in tied.carried:
-                    for index in each.access.indices:
-                        if not isinstance(index, Var):
-                            yield from variables(index)
+                    found.setdefault(each.access.array, ([], []))[each.is_write].append(each.access)
+    for reads, writes in found.values():
+        for access in (*reads, *writes):
+            for index in access.indices:
+                if not isinstance(index, Var):
+                    yield from variables(index)
+        for read, write in product(reads, writes):
+            for other, own in zip(read.indices, write.indices, strict=True):
+                if isinstance(own, Var) and isinstance(other, Var) and other != own:
+                    yield own.name
 
 
 def _directions(nest: Node, turned: Callable[[str], bool]) -> Iterator[Node]:

@@ -26,7 +26,7 @@ from looptrans.analysis.kept_flow import flow_of
 from looptrans.frontend import parse
 from looptrans.ir.affine import about, difference, extremum, form_of, total
 from looptrans.ir.creation import creation_of, first_value
-from looptrans.ir.index import Index, Int, Var
+from looptrans.ir.index import Arith, Index, Int, Var
 from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
@@ -396,8 +396,11 @@ def _has_room(program: Program, state: _State) -> bool:
 
 
 def _size(extent: Index) -> str:
-    """Return an extent, give or take a few."""
-    return index_text(about(extent))
+    """Return an extent, give or take a few; of blocks, that of what they are blocks of."""
+    whole = about(extent)
+    if isinstance(whole, Arith) and whole.op == "//" and isinstance(whole.right, Int):
+        whole = about(whole.left)
+    return index_text(whole)
 
 
 def _declared_at(program: Program, name: str) -> int:

@@ -1,5 +1,5 @@
 """What iterations hand on, through arrays or in totals.
 
-through arrays            handed, states, whole_rows
+through arrays            handed, states, own_part, row_by_row, whole_rows
 totals                    by_rows, scattered
 """

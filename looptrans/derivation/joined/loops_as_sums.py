@@ -21,9 +21,9 @@ from looptrans.derivation.joined.passes import NAMES
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
-from looptrans.ir.condition import ALWAYS, Condition, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.creation import creation_of
-from looptrans.ir.index import Int
+from looptrans.ir.index import Int, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -373,7 +373,10 @@ def _total(
     if len(update.targets) != 1 or len(update.values) != 1:
         return None
     target = update.targets[0]
-    found = accumulation(target, update.values[0], elsewhere=True)
+    here = Var(loop.variable)
+    ends = (Relation("<=", loop.range.start, here), Relation("<", here, loop.range.stop))
+    where = conjunction(around, *ends)
+    found = accumulation(target, update.values[0], elsewhere=True, where=where)
     if found is None or target.rank or mentions(target, loop.variable):
         return None
     name, term, condition = found
@@ -393,7 +396,7 @@ def _total(
     set_there = targets_in(left)
     if not all(are_apart(access, other) for access in read for other in set_there):
         return None
-    if loop.variable in bound or not all(are_apart(access, target) for access in read):
+    if loop.variable in bound or not all(are_apart(access, target, where) for access in read):
         return None
     whole = kinds[target.array] == "int"
     return None if whole != (element_of(body, kinds) == "int") else body
