@@ -5,7 +5,14 @@ from __future__ import annotations
 from looptrans.algebra.positional.cells import same_cell
 from looptrans.algebra.positional.values import negative, summands
 from looptrans.ir.affine import difference, product, total
-from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, conjunction, negation
+from looptrans.ir.condition import (
+    ALWAYS,
+    Condition,
+    Relation,
+    conjunction,
+    conjuncts,
+    negation,
+)
 from looptrans.ir.index import Index, Int
 from looptrans.ir.monoids import Folding
 from looptrans.ir.program import Assign
@@ -26,8 +33,7 @@ def are_apart(one: Access, other: Access, where: Condition = ALWAYS) -> bool:
     gaps = [
         difference(a, b) for a, b in pairs if not isinstance(a, Whole) and not isinstance(b, Whole)
     ]
-    parts = where.parts if isinstance(where, Every) else (where,)
-    return any(_is_not_0(gap, parts) for gap in gaps)
+    return any(_is_not_0(gap, conjuncts(where)) for gap in gaps)
 
 
 def _is_not_0(gap: Index, where: tuple[Condition, ...]) -> bool:

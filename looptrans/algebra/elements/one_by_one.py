@@ -31,7 +31,7 @@ from looptrans.algebra.normal_forms.possible import with_fewer_ends
 from looptrans.algebra.operators.laws import Law
 from looptrans.algebra.positional.cells import is_own_cell, mentions, same_cell
 from looptrans.algebra.positional.values import MINUS_INFINITY
-from looptrans.ir.condition import Condition, Data, walk_condition
+from looptrans.ir.condition import Condition, is_data_dependent
 from looptrans.ir.creation import first_value
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Declaration, Element, If, Loop, Program
@@ -170,9 +170,7 @@ class _Reading:
         Of a choice it is known what it leaves where the condition does not hold.
         """
         match node_at(program, place):
-            case Loop(body=(If(condition, body, ()),)) as loop if any(
-                isinstance(part, Data) for part in walk_condition(condition)
-            ):
+            case Loop(body=(If(condition, body, ()),)) as loop if is_data_dependent(condition):
                 plain = replace_at(program, place, (replace(loop, body=body),))
             case _:
                 return None

@@ -22,6 +22,7 @@ from looptrans.blocks.block_ir.expr import (
     Unary,
     dims_of,
     kind_of,
+    names_of,
     union,
     walk,
 )
@@ -372,7 +373,7 @@ class Builder(Scopes):
         """Return the outermost block in which a value can be worked out."""
         needed = {part.dim.name for part in walk(expr) if isinstance(part, Position)}
         needed |= {part.dim.name for part in walk(expr) if isinstance(part, Edge)}
-        named = {part.name for part in walk(expr) if isinstance(part, Name)}
+        named = names_of(expr)
         home = len(self.frames) - 1
         while home and not (
             self.frames[home].binds & needed
