@@ -20,7 +20,7 @@ from looptrans.derivation.handed_on.handed import handed_on
 from looptrans.derivation.handed_on.row_by_row import is_over_blocks, tables
 from looptrans.derivation.handed_on.whole_rows import rows_handed_on
 from looptrans.derivation.joined.apart import handed
-from looptrans.derivation.joined.loops_as_sums import sum_loops
+from looptrans.derivation.joined.loops_as_sums import added_to_rows, sum_loops
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.walk import placed, relations_in
@@ -64,6 +64,8 @@ def _kept_whole(work: Work, table: str) -> None:
     for found in sum_loops(work.program, several=True):
         if found.update.targets[0].array == table or _looks(found.loop, (table,)):
             work.take("loop as sum", found.update.label)
+    for label in added_to_rows(work.program, table):
+        work.take("loop as sum", label)
     if work.take("row by row", table) is not None:
         work.back_to(before)
 

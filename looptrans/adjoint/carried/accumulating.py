@@ -5,14 +5,7 @@ from __future__ import annotations
 from looptrans.algebra.positional.cells import same_cell
 from looptrans.algebra.positional.values import negative, summands
 from looptrans.ir.affine import difference, product, total
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Relation,
-    conjunction,
-    conjuncts,
-    negation,
-)
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, conjuncts, negation
 from looptrans.ir.index import Index, Int
 from looptrans.ir.monoids import Folding
 from looptrans.ir.program import Assign

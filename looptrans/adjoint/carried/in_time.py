@@ -324,9 +324,9 @@ def _running(nests: list[Node], tied: Tied, around: Program) -> Node:
     moving = {name for nest in inner for name in _moving(tied.closed(nest), tied)}
     candidates = (
         candidate
-        for turned in (lambda name: name in moving, lambda _: True)
+        for moves in (_moves(tied, moving), lambda _: True)
         for nest in _together(inner, around)
-        for candidate in _directions(_set_first(nest, tied), turned)
+        for candidate in _directions(_set_first(nest, tied), moves)
     )
     for candidate in islice(candidates, MOST_TRIED):
         whole: Node = candidate
@@ -522,19 +522,31 @@ def _moving(nest: Node, tied: Tied) -> Iterator[str]:
                     yield own.name
 
 
-def _directions(nest: Node, turned: Callable[[str], bool]) -> Iterator[Node]:
+def _moves(tied: Tied, moving: Collection[str]) -> Callable[[Loop], bool]:
+    """Return what tells whether a loop goes along what is carried."""
+
+    def moves(loop: Loop) -> bool:
+        return loop.variable in moving and loop.variable in _moving(tied.closed(loop), tied)
+
+    return moves
+
+
+def _directions(nest: Node, moves: Callable[[Loop], bool]) -> Iterator[Node]:
     """Yield a nest as it is, and with some of its loops the other way round."""
-    every = dict.fromkeys(n.variable for n in loops_in((nest,)))
-    names = [name for name in every if turned(name)]
+    names = list(dict.fromkeys(loop.variable for loop in loops_in((nest,)) if moves(loop)))
     for count in range(min(len(names), MOST_TURNED) + 1):
         for chosen in combinations(names, count):
-            (made,) = rewritten((nest,), partial(_turned, frozenset(chosen)))
+            (made,) = rewritten((nest,), partial(_turned, frozenset(chosen), moves))
             yield made
 
 
-def _turned(variables: frozenset[str], node: Node) -> tuple[Node, ...]:
+def _turned(
+    variables: frozenset[str], moves: Callable[[Loop], bool], node: Node
+) -> tuple[Node, ...]:
     """Return a loop over one of some variables the other way round."""
     if not isinstance(node, Loop) or node.variable not in variables or node.range.step != 1:
+        return (node,)
+    if not moves(node):
         return (node,)
     bounds = Range(total(node.range.stop, -1), total(node.range.start, -1), -1)
     return (replace(node, range=bounds),)

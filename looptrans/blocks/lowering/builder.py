@@ -305,7 +305,7 @@ class Builder(Scopes):
                 isinstance(subscript, Position) and not self._differs(subscript.dim)
             ):
                 continue
-            if dims_of(subscript):
+            if dims_of(subscript) or not isinstance(subscript, Position | Number | Name | Scalar):
                 found.append(Binary(">=", subscript, Number(0)))
                 found.append(Binary("<", subscript, self.index(extent)))
         return tuple(found)

@@ -1,17 +1,18 @@
-"""Parts of a table that an iteration fills and looks at, in an array of its own.
+"""Parts of a table that an iteration works on, in an array of its own.
 
-    for c: for i:                         for c: for r: U_part[r] = 0.0
+    for c: for i:                         for c: for r: U_part[r] = U[c * 64 + r]
         U[c * 64 + i] = b - sum(                 for i: U_part[i] = b - sum(
             U[c * 64 + j]          ->                       U_part[j]
             for j in range(i))                              for j in range(i))
-                                                        U[c * 64 + i] = U_part[i]
+                                                 for r: U[c * 64 + r] = U_part[r]
 
 What an iteration keeps of a table is then no longer than the part.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from looptrans.analysis.api import is_written_once
 from looptrans.analysis.kept_flow import flow_of
@@ -19,167 +20,206 @@ from looptrans.derivation.handed_on.row_by_row import Table, table_of
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, is_same, total
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.ranges import ranges_by_name
-from looptrans.ir.rewrite import rewritten, with_accesses
+from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access, Const, Range, Read
+from looptrans.ir.value import Access, Const, Range, Read, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
 from looptrans.transforms.editing.extents import extreme, is_never_negative
 from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.tree import block_at, node_at, replace_at, statements_in
+from looptrans.transforms.editing.tree import LoopPath, loops_around, replace_at, statements_in
 
 
 def own_part(program: Program, name: str) -> DerivationStep:
-    """Keep the part of a table that an iteration fills in an array of its own.
+    """Keep the part of a table that an iteration works on in an array of its own.
 
     Args:
         program: The program.
         name: The table.
 
     Raises:
-        NotDone: No iteration fills a part that it alone looks at, or it is not known what the cells
-            hold before.
+        NotDone: No iteration that waits for others works on a part of it alone.
     """
-    array = program.array(name)
-    table = table_of(program, array)
-    if table is None or not variables(table.base):
-        raise NotDone(f"no iteration fills a part of {name} row by row")
-    if not _waits(program, table):
-        raise NotDone(f"no iteration that fills a part of {name} waits for the one before")
-    rows = table.rows
-    ends = (rows.start, rows.stop)
-    if any(variables(end) for end in ends) or not is_never_negative(program, rows.start, {}):
-        raise NotDone(f"how long a part of {name} is changes from iteration to iteration")
-    created = creation_of(program, name)
-    fill = None if created is None else first_value(created)
-    writes = [site for site in sites_of(program, name) if site.relation.is_write]
-    if not isinstance(fill, Const) or len(writes) > 1 or not is_written_once(program, name):
-        raise NotDone(f"what {name} holds before a part is filled is not one number")
-    made = _parted(program, table, fill)
+    table = table_of(program, program.array(name))
+    part = None if table is None else _part(program, table)
+    if part is None:
+        raise NotDone(f"no iteration that waits for others has a part of {name} of its own")
+    made = _parted(program, part)
     after, _ = finished(made, same_names(program, made))
-    law = f"what an iteration looks at in its part of {name} it has set, or nobody has"
-    reason = "no cell is set twice, and each iteration looks at cells of its own part"
+    law = f"an iteration finds in its part of {name} what it would find in {name}"
+    reason = "it is given what is there, looks at no other part, and leaves what it has made"
     shown = Certificate("storage", law, "legal", reason)
-    text = f"keep the part of {name} that an iteration fills in an array of its own"
+    text = f"keep the part of {name} that an iteration works on in an array of its own"
     return DerivationStep(text, "own part", (name,), program, done(after), (shown,))
 
 
-def _waits(program: Program, table: Table) -> bool:
-    """Tell whether iterations that fill parts of a table find what others have left."""
-    around = set(variables(table.base))
-    labels = set(statements_in((node_at(program, table.loop[:1]),)))
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What each iteration of a loop works on of a table.
+
+    Attributes:
+        table: The table.
+        loop: The loop.
+        outer: The variables of the loops around what that loop holds.
+    """
+
+    table: Table
+    loop: LoopPath
+    outer: frozenset[str]
+
+    @property
+    def kept(self) -> list[int]:
+        """The dimensions that a part has."""
+        indices = self.table.write.access.indices
+        return [
+            n
+            for n, index in enumerate(indices)
+            if n == self.table.axis or self.loop.variable not in variables(index)
+        ]
+
+    @property
+    def shape(self) -> tuple[Index, ...]:
+        """The extents of a part."""
+        shape = [
+            self.table.rows.stop if n == self.table.axis else self.table.array.shape[n]
+            for n in self.kept
+        ]
+        return tuple(extent for extent in shape if extent is not None)
+
+    def moved(self, access: Access, name: str) -> Access:
+        """Return an access to the part for one to the table."""
+        own = list(access.indices)
+        own[self.table.axis] = difference(own[self.table.axis], self.table.base)
+        return Access(name, tuple(own[n] for n in self.kept))
+
+    def is_own(self, program: Program, site: AccessSite) -> bool:
+        """Tell whether an access inside of the loop is surely to the part."""
+        if site.access.rank:
+            return False
+        pairs = enumerate(zip(self.table.write.access.indices, site.access.indices, strict=True))
+        if not all(
+            n == self.table.axis or not set(variables(own)) <= self.outer or is_same(own, index)
+            for n, (own, index) in pairs
+        ):
+            return False
+        row = difference(site.access.indices[self.table.axis], self.table.base)
+        ranges = ranges_by_name((*site.place.loops, *site.relation.generators))
+        return _is_row(program, row, self.table.rows, ranges)
+
+
+def _is_row(program: Program, row: Index, rows: Range, ranges: Mapping[str, Range]) -> bool:
+    room = (difference(row, rows.start), total(difference(rows.stop, row), -1))
+    least = [extreme(end, ranges, "lowest") for end in room]
+    return all(end is not None and is_never_negative(program, end, {}) for end in least)
+
+
+def _part(program: Program, table: Table) -> _Part | None:
+    """Return what the iterations of a loop that wait for each other work on, each alone."""
+    rows, name = table.rows, table.array.name
+    if any(variables(end) for end in (rows.start, rows.stop)):
+        return None
+    if not is_never_negative(program, rows.start, {}):
+        return None
+    own = table.write.access.variables
+    around = loops_around(program, table.loop)
+    for path in reversed(around):
+        if path.variable not in own or not _waits(program, path):
+            continue
+        depth = len(path.position)
+        outer = frozenset(p.variable for p in around if len(p.position) <= depth)
+        found = _Part(table, path, outer)
+        inside = [s for s in sites_of(program, name) if s.place.position[:depth] == path.position]
+        return found if all(found.is_own(program, site) for site in inside) else None
+    return None
+
+
+def _waits(program: Program, path: LoopPath) -> bool:
+    """Tell whether iterations of a loop find what others have left."""
+    labels = set(statements_in((path.loop,)))
     flow = flow_of(program)
     return flow.unknown is not None or any(
-        each.carried_by in around and {each.source, each.sink} <= labels
+        each.carried_by == path.variable and {each.source, each.sink} <= labels
         for each in flow.dependences
     )
 
 
-def _parted(program: Program, table: Table, fill: Const) -> Program:
-    """Return a program with an array for what an iteration fills of a table."""
-    array, axis = table.array, table.axis
-    sites = sites_of(program, array.name)
-    parted: dict[tuple[str, Access], bool] = {}
-    for site in sites:
-        key = (site.place.label, site.access)
-        parted[key] = parted.get(key, True) and _is_own(program, table, site)
-    shape = tuple(table.rows.stop if n == axis else e for n, e in enumerate(array.shape))
+def _parted(program: Program, part: _Part) -> Program:
+    """Return a program with an array for the part of a table that an iteration works on."""
+    table, path = part.table, part.loop
+    array, depth = table.array, len(path.position)
     name = fresh_name(program, f"{array.name.replace('.', '_')}_part")
-    part = Array(name, array.rank, "float", "local", shape)
-    seen = array.name in live_out(program) or not all(parted.values())
+    sites = sites_of(program, array.name)
+    elsewhere = any(site.place.position[:depth] != path.position for site in sites)
+    seen = elsewhere or array.name in live_out(program)
+    inside = with_accesses(
+        path.loop.body, lambda each: part.moved(each, name) if each.array == array.name else each
+    )
     number = int(fresh_label(program)[1:])
-
-    def moved(access: Access) -> Access:
-        row = difference(access.indices[axis], table.base)
-        return Access(name, (*access.indices[:axis], row, *access.indices[axis + 1 :]))
-
-    def change(node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, Assign | If):
-            return (node,)
-        label = node.label or ""
-        body, orelse = (node.body, node.orelse) if isinstance(node, If) else ((), ())
-        bare = replace(node, body=(), orelse=()) if isinstance(node, If) else node
-        (new,) = with_accesses((bare,), lambda a: moved(a) if parted.get((label, a)) else a)
-        if isinstance(new, If):
-            return (replace(new, body=body, orelse=orelse),)
-        assert isinstance(new, Assign) and isinstance(node, Assign)
-        new = replace(new, augmented=False)
-        if label != table.write.place.label or not seen:
-            return (new,)
-        kept = Assign(f"S{number}", node.targets, (Read(new.targets[0]),))
-        return (new, kept)
-
-    *around, place = table.loop
-    cell = moved(table.write.access)
-    after = program
-    for each in reversed(range(place, len(block_at(program, table.loop)))):
-        at = (*around, each)
-        after = replace_at(after, at, rewritten((node_at(program, at),), change))
-    first = _filled(program, table, cell, shape, Assign(f"S{number + 1}", (cell,), (fill,)))
-    after = replace_at(after, table.loop, (first, node_at(after, table.loop)))
+    own, whole, loops, asked = _cells(program, part, name)
+    first = _first(program, array.name, sites)
+    begun: tuple[Node, ...] = (Assign(f"S{number}", (own,), (first or Read(whole),)),)
+    kept: tuple[Node, ...] = (Assign(f"S{number + 1}", (whole,), (Read(own),)),)
+    if asked != ALWAYS:
+        begun = begun if first is not None else (If(asked, begun),)
+        kept = (If(asked, kept),)
+    body = (*_in_loops(loops, begun), *inside, *(_in_loops(loops, kept) if seen else ()))
+    after = replace_at(program, path.position, (replace(path.loop, body=body),))
     created = creation_of(program, array.name)
     assert created is not None
-    creation = replace(created, shape=tuple(e for e in shape if e is not None), element=None)
+    creation = replace(created, shape=part.shape, element=None)
     body, arrays = after.body, after.arrays
     if not seen:
         body = tuple(n for n in body if not isinstance(n, Declaration) or n.array != array.name)
         arrays = tuple(each for each in arrays if each.name != array.name)
-    return replace(after, arrays=(*arrays, part), body=(Declaration(name, creation), *body))
+    made = Array(name, len(part.shape), "float", "local", part.shape)
+    return replace(after, arrays=(*arrays, made), body=(Declaration(name, creation), *body))
 
 
-def _filled(
-    program: Program,
-    table: Table,
-    cell: Access,
-    shape: tuple[Index | None, ...],
-    node: Assign,
-) -> Node:
-    """Return loops over what an iteration sets of its part, that set it as it was created."""
-    depth = len(table.loop)
-    inner = {
-        loop.variable
-        for at, loop in zip(table.write.place.loop_positions, table.write.place.loops, strict=True)
-        if len(at) >= depth
-    }
-    subscripts = list(cell.indices)
+def _first(program: Program, name: str, sites: tuple[AccessSite, ...]) -> Value | None:
+    """Return what every cell of a table holds when an iteration begins; None if it is not known."""
+    created = creation_of(program, name)
+    fill = None if created is None else first_value(created)
+    writes = [site for site in sites if site.relation.is_write]
+    if isinstance(fill, Const) and len(writes) == 1 and is_written_once(program, name):
+        return fill
+    return None
+
+
+def _cells(
+    program: Program, part: _Part, name: str
+) -> tuple[Access, Access, list[tuple[str, Range]], Condition]:
+    """Return a cell of a part, the one of the table, the loops over all, and where there is one."""
+    table = part.table
+    subscripts = list(table.write.access.indices)
     loops: list[tuple[str, Range]] = []
-    names: list[str] = []
-    for axis, index in enumerate(cell.indices):
-        own = [name for name in variables(index) if name in inner]
-        extent = shape[axis]
-        if own and extent is not None:
-            names.append(fresh_name(program, own[0], names))
-            subscripts[axis] = Var(names[-1])
-            loops.append((names[-1], Range(Int(0), extent)))
-    body: Node = replace(node, targets=(Access(cell.array, tuple(subscripts)),))
+    asked: Condition = ALWAYS
+    for n, index in enumerate(subscripts):
+        extent = table.array.shape[n]
+        assert extent is not None
+        taken = [each for each, _ in loops]
+        if n == table.axis:
+            row = fresh_name(program, "r", taken)
+            loops.append((row, table.rows))
+            subscripts[n] = total(table.base, Var(row))
+            if table.base != Int(0):
+                inside = Relation("<", subscripts[n], extent)
+                asked = conjunction(Relation(">=", subscripts[n], Int(0)), inside)
+        elif not set(variables(index)) <= part.outer:
+            inner = next(each for each in variables(index) if each not in part.outer)
+            loops.append((fresh_name(program, inner, taken), Range(Int(0), extent)))
+            subscripts[n] = Var(loops[-1][0])
+    whole = Access(table.array.name, tuple(subscripts))
+    return part.moved(whole, name), whole, loops, asked
+
+
+def _in_loops(loops: list[tuple[str, Range]], body: tuple[Node, ...]) -> tuple[Node, ...]:
     for name, bounds in reversed(loops):
-        body = Loop(name, bounds, (body,))
+        body = (Loop(name, bounds, body),)
     return body
-
-
-def _is_own(program: Program, table: Table, site: AccessSite) -> bool:
-    """Tell whether an access is to the part that the iteration around the table's loop fills."""
-    write, place = table.write, site.place
-    *around, number = table.loop
-    depth = len(around)
-    if place.position[:depth] != (*around,) or place.position[depth] < number or site.access.rank:
-        return False
-    outer = zip(write.place.loop_positions, write.place.loops, strict=True)
-    fixed = {loop.variable for at, loop in outer if len(at) <= depth}
-    pairs = zip(write.access.indices, site.access.indices, strict=True)
-    if not all(
-        axis == table.axis or not set(variables(mine)) <= fixed or is_same(mine, index)
-        for axis, (mine, index) in enumerate(pairs)
-    ):
-        return False
-    row = difference(site.access.indices[table.axis], table.base)
-    ranges = ranges_by_name((*place.loops, *site.relation.generators))
-    room = (difference(row, table.rows.start), total(difference(table.rows.stop, row), -1))
-    least = [extreme(end, ranges, "lowest") for end in room]
-    return all(end is not None and is_never_negative(program, end, {}) for end in least)

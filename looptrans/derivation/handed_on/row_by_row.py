@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.algebra.positional.values import add
+from looptrans.algebra.positional.values import add, negative, summands
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, is_same, total
-from looptrans.ir.condition import ALWAYS, Relation, conjunction
+from looptrans.ir.condition import Relation, conjunction
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, Loop, Node, Program
@@ -232,10 +231,12 @@ def _among(program: Program, table: Table, node: Assign, row: str, label: str) -
     subscripts[table.axis] = total(table.base, Var(name))
     cell = Access(target.array, tuple(subscripts))
     scalar = Access(row, ())
-    found = accumulation(target, value, elsewhere=True)
+    terms = summands(value)
+    own = next((n for n, term in enumerate(terms) if term == (1, Read(target))), None)
     chosen: Value = Read(scalar)
-    if found is not None and found[0] == "sum" and found[2] == ALWAYS:
-        value, chosen = found[1], add(Read(cell), Read(scalar))
+    if own is not None and len(terms) > 1:
+        rest = [t if sign > 0 else negative(t) for sign, t in (*terms[:own], *terms[own + 1 :])]
+        value, chosen = add(*rest), add(Read(cell), Read(scalar))
     chosen = Select(Relation("==", Var(name), Var(table.variable)), chosen, Read(cell))
     made = replace(node, targets=(scalar,), values=(value,))
     put = replace(node, label=label, targets=(cell,), values=(chosen,), comment="", leading=())

@@ -274,6 +274,43 @@ def _carries_a_row(loop: Loop, besides: Loop | None, *, moved: bool = False) -> 
     return any(rows(loop.body, ()))
 
 
+def added_to_rows(program: Program, array: str) -> tuple[str, ...]:
+    """Return the statements that add to a row of an array in a loop inside of one that adds up."""
+    return tuple(
+        place.label
+        for place in placed(program)
+        if isinstance(place.node, Assign)
+        and place.node.targets[0].array == array
+        and _with_row_outside(program, place.label) is not None
+    )
+
+
+def _sum_of(program: Program, label: str) -> SumLoop | None:
+    every = sum_loops(program, several=True)
+    return next((each for each in every if each.update.label == label), None)
+
+
+def _with_row_outside(program: Program, label: str) -> Program | None:
+    """Return a program that adds up for one element of a row after the other.
+
+    for i: s = x[i] * y[i]                      for d: for i: s = x[i] * y[i]
+           for d: z[d] = z[d] + s * v[i, d] ->                z[d] = z[d] + s * v[i, d]
+    """
+    place = next((each for each in placed(program) if each.label == label), None)
+    if place is None or len(place.loops) < 3:
+        return None
+    outer, row = place.loops[-2:]
+    asked, (*before, last) = _guarded(outer.body)
+    scalars = all(isinstance(n, Assign) and not n.targets[0].subscripts for n in before)
+    if last is not row or row.body != (place.node,) or not scalars or not _has_fixed_ends(row):
+        return None
+    body: tuple[Node, ...] = (*before, place.node)
+    if asked != ALWAYS:
+        body = (If(asked, body),)
+    inside = replace(row, body=(replace(outer, body=body),))
+    return replace_at(program, place.loop_positions[-2], (inside,))
+
+
 def loop_as_sum(program: Program, label: str) -> DerivationStep:
     """Write a loop that only adds up as a sum, or one of several things that it adds up.
 
@@ -284,8 +321,11 @@ def loop_as_sum(program: Program, label: str) -> DerivationStep:
     Raises:
         NotDone: The loop does something else besides.
     """
-    every = sum_loops(program, several=True)
-    found = next((each for each in every if each.update.label == label), None)
+    found = _sum_of(program, label)
+    if found is None:
+        moved = _with_row_outside(program, label)
+        found = None if moved is None else _sum_of(moved, label)
+        program = program if moved is None else moved
     if found is None:
         raise NotDone(f"the loop around {label} does more than add up")
     new = replace(found.update, values=(found.value,), augmented=False)
@@ -360,16 +400,14 @@ def _total(
 ) -> Reduce | None:
     """Return what a loop adds up, where that is all it does, or what is left is done without it."""
     around: Condition = ALWAYS
-    match loop.body:
-        case _ if left:
-            number = next(n for n, node in enumerate(loop.body) if node is update)
-            given = tuple(n for n in loop.body[:number] if not _adds_up(n, loop.variable))
-        case (*_, Assign() as last) if last is update:
-            given = loop.body[:-1]
-        case (If(asked, (Assign() as last,), ()),) if last is update:
-            given, around = (), asked
-        case _:
+    if left:
+        number = next(n for n, node in enumerate(loop.body) if node is update)
+        given = tuple(n for n in loop.body[:number] if not _adds_up(n, loop.variable))
+    else:
+        around, (*before, last) = _guarded(loop.body)
+        if last is not update:
             return None
+        given = tuple(before)
     if len(update.targets) != 1 or len(update.values) != 1:
         return None
     target = update.targets[0]
@@ -400,6 +438,18 @@ def _total(
         return None
     whole = kinds[target.array] == "int"
     return None if whole != (element_of(body, kinds) == "int") else body
+
+
+def _guarded(body: tuple[Node, ...]) -> tuple[Condition, tuple[Node, ...]]:
+    """Return what all of a body is asked for, and what is done where it holds."""
+    asked: Condition = ALWAYS
+    while len(body) == 1:
+        match body[0]:
+            case If(condition, inner, ()) if inner:
+                asked, body = conjunction(asked, condition), inner
+            case _:
+                break
+    return asked, body
 
 
 def _temporaries(
