@@ -39,16 +39,9 @@ def _within_budget(work: Callable[[], T], seconds: float = budget.DEFAULT_SECOND
     To fork a process that holds torch, and to copy the pages it touches, takes longer than most of
     the questions that tests ask. What `looptrans` itself runs, in tests of commands, always forks.
     """
-    purse = budget._PURSE.get()
-    if min(seconds, seconds if purse is None else purse.left) < LEAST_IN_PROCESS:
+    if budget.seconds_left(seconds) < LEAST_IN_PROCESS:
         return _forked(work, seconds)
-    try:
-        result: T = pickle.loads(pickle.dumps(work()))
-    except Exception as error:
-        reported = budget._reported(error)
-        if reported is error:
-            raise
-        raise reported from error
+    result: T = pickle.loads(pickle.dumps(budget.in_this_process(work)))
     return result
 
 

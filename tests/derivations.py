@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from looptrans.derivation import moves
+from looptrans.derivation.step import Argument, DerivationStep, NotDone
 from looptrans.executor import execute
 from looptrans.ir.program import Program
 from tests.analysis import program
@@ -112,20 +115,6 @@ def weighted(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N 
                     O[i, d] = O[i, d] + P * V[j, d]
     return O
 """)
-SMALLEST = program("""
-def soft(x: Float[Array, "N"], v: Float[Array, "N"]):
-    low = inf
-    for j in range(0, N):
-        low = min(low, x[j])
-    s = 0.0
-    for j in range(0, N):
-        s = s + exp2(low - x[j])
-    o = 0.0
-    for j in range(0, N):
-        o = o + exp2(low - x[j]) * v[j] / s
-    return o
-""")
-
 SUM = program("""
 def total(x: Float[Array, "N"]):
     s = 0.0
@@ -185,3 +174,23 @@ def scored(scores: Array, seed: int = 0, width: int = 2) -> Inputs:
 def run(what: Program, inputs: Inputs, **more: Any) -> list[Array]:
     wanted = {name: value for name, value in inputs.items() if name in what.arguments}
     return list(execute(what, inputs=wanted, **more).values())
+
+
+def made_once() -> Callable[[str, Program, tuple[Argument, ...]], DerivationStep]:
+    """Return what makes a step, the same step of the same program once only."""
+
+    @cache
+    def proved(kind: str, program: Program, arguments: Any, types: Any) -> Any:
+        try:
+            return moves.made(kind, program, arguments)
+        except NotDone as error:
+            return error
+
+    def made(kind: str, program: Program, arguments: tuple[Argument, ...]) -> DerivationStep:
+        found = proved(kind, program, arguments, tuple(map(type, arguments)))
+        if isinstance(found, NotDone):
+            raise found
+        assert isinstance(found, DerivationStep)
+        return found
+
+    return made

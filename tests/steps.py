@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looptrans.executor import RaceLog, execute, execute_on, is_parallel, prepare
+from looptrans.executor import RaceLog, execute, execute_on, prepare
 from looptrans.frontend import load, parse
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
 from looptrans.ir.step import Step
-from looptrans.transforms.editing.nest import TransformError
+from looptrans.ir.walk import is_parallel
+from looptrans.transforms.editing.errors import TransformError
 
 SPECS = Path(__file__).parent.parent / "specs"
 SCHEDULES = range(5)

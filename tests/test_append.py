@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from looptrans.algebra.appending.append import Append, append, appends
-from looptrans.algebra.appending.appended import AppendedState
+from looptrans.algebra.appending.append_state import AppendedState
 from looptrans.derivation.derive import derive
 from looptrans.ir.condition import Condition, Data, Every, Not
 from looptrans.ir.listing import access_text

@@ -25,11 +25,8 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # before triton is first importe
 from looptrans.emit.backward import emitted_with_backward  # noqa: E402
 from looptrans.emit.refusal import Refused  # noqa: E402
 from looptrans.runtime.running.device import prepare_device  # noqa: E402  # it needs torch
-from looptrans.runtime.verifying.backward import (  # noqa: E402
-    GradientLauncher,
-    gradient_launcher,
-    verify_gradients,
-)
+from looptrans.runtime.verifying.backward import gradient_launcher, verify_gradients  # noqa: E402
+from looptrans.runtime.verifying.gradient_run import GradientLauncher  # noqa: E402
 from looptrans.runtime.verifying.sizes import SizeSet  # noqa: E402
 from looptrans.runtime.verifying.verification import Run  # noqa: E402
 from tests.analysis import program  # noqa: E402
@@ -47,12 +44,6 @@ SIZES = (
 # The random listings for which there are no kernels.
 REFUSED: frozenset[int] = frozenset()
 WITH_ALL = 58  # every one of its arguments has a gradient
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
 
 
 def most_stages(seed: int) -> int:

@@ -388,7 +388,7 @@ def test_an_error_of_the_renderer_is_no_error_of_the_user(
     capsys: Capture, monkeypatch: Patch
 ) -> None:
     monkeypatch.delenv("LOOPTRANS_DEBUG", raising=False)
-    monkeypatch.setattr(verbs, "_style", lambda: int("x"))
+    monkeypatch.setattr(verbs, "style", lambda: int("x"))
     assert main(["scc", FLASH]) == 2
     assert "internal error" in capsys.readouterr().err
 

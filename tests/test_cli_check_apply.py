@@ -38,8 +38,6 @@ ROOT = Path(__file__).parent.parent
 STENCIL = str(ROOT / "specs" / "stencil.py")
 FLASH = str(ROOT / "specs" / "flash_forward.py")
 NAIVE = str(ROOT / "specs" / "attention_naive.py")
-MATMUL = str(ROOT / "specs" / "matmul.py")
-
 Capture = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 

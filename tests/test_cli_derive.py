@@ -13,12 +13,12 @@ import pytest
 
 from looptrans.algebra.certificate import digest
 from looptrans.cli.main import main
-from looptrans.derivation import moves, saved
+from looptrans.derivation import saved
 from looptrans.derivation.derive import derive
-from looptrans.derivation.step import Argument, DerivationStep, NotDone
+from looptrans.derivation.step import DerivationStep
 from looptrans.ir.program import Program
 from tests.analysis import SPECS, spec
-from tests.derivations import SUM
+from tests.derivations import SUM, made_once
 
 FOLDER = SPECS[0].parent
 NAIVE = str(FOLDER / "attention_naive.py")
@@ -34,20 +34,6 @@ def document() -> dict[str, Tree]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the same step of the same program be made and proved once only."""
 
-    @cache
-    def proved(kind: str, program: Program, arguments: Any, types: Any) -> Any:
-        try:
-            return moves.made(kind, program, arguments)
-        except NotDone as error:
-            return error
-
-    def made(kind: str, program: Program, arguments: tuple[Argument, ...]) -> DerivationStep:
-        found = proved(kind, program, arguments, tuple(map(type, arguments)))
-        if isinstance(found, NotDone):
-            raise found
-        assert isinstance(found, DerivationStep)
-        return found
-
     trees: dict[int, dict[str, Tree]] = {}
     whole = saved.step_document
 
@@ -56,7 +42,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
             trees[id(step)] = whole(step)
         return trees[id(step)]
 
-    monkeypatch.setattr(saved, "made", made)
+    monkeypatch.setattr(saved, "made", made_once())
     monkeypatch.setattr(saved, "step_document", kept)
     monkeypatch.setattr(saved, "_program", cache(saved._program))
 

@@ -16,7 +16,6 @@ from tests.analysis import BASIC
 from tests.oracle.compare import SECONDS, compare, weight
 from tests.oracle.nests import made
 
-SMALL = (2, 0, 3, 1)
 CHUNK = 20
 # What is heavier takes the analysis seconds; `make fuzz` has it, and LOOPTRANS_TEST_ALL=1 some.
 LIGHT = 12

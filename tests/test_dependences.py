@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from looptrans.analysis import api
-from looptrans.analysis.dependence import pieces
+from looptrans.analysis.dependence import directions
 from looptrans.analysis.dependence.dependences import analyse
 from looptrans.analysis.isl_model.formula import TRUE, conjunction, disjunction
 from looptrans.analysis.isl_model.model import build_model
@@ -644,7 +644,7 @@ def f(A: Float[Array, "M N L"]):
 """)
     sizes = {"M": 3, "N": 2, "L": 3}
     every = api.dependences(text, at=sizes).dependences
-    monkeypatch.setattr(pieces, "MOST_DIRECTIONS", 12)
+    monkeypatch.setattr(directions, "MOST_DIRECTIONS", 12)
     joined = api.dependences(text, at=sizes).dependences
     output = [d for d in joined if (d.kind, d.source, d.sink) == ("output", "S2", "S2")]
     assert {d.direction: d.carried_by for d in output} == {

@@ -18,12 +18,12 @@ from looptrans.algebra.certificate import digest
 from looptrans.algebra.derivatives import SMOOTH, is_derivative
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.cli.main import main
-from looptrans.derivation import moves, saved
+from looptrans.derivation import saved
 from looptrans.derivation.backward import derive_backward
 from looptrans.derivation.joined.flows import once_defined
 from looptrans.derivation.joined.one_nest import one_nest
 from looptrans.derivation.joined.sharing import alternatives, formed, one_launch, sharing
-from looptrans.derivation.step import Derivation, DerivationStep, NotDone
+from looptrans.derivation.step import Derivation, NotDone
 from looptrans.executor import execute
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, Atomic, Node, Program
@@ -31,7 +31,7 @@ from looptrans.ir.value import Binary, Call, Const, Real, Reduce, Value, walk_va
 from looptrans.ir.walk import nodes, placed
 from looptrans.reports.derivation import closing
 from tests.analysis import SPECS, claims, program, spec
-from tests.derivations import RENAMED
+from tests.derivations import RENAMED, made_once
 from tests.test_adjoint_listings import handed_over, made_inputs
 
 FOLDER = SPECS[0].parent
@@ -266,22 +266,7 @@ def test_what_is_saved_is_proved_again(form: str) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the same step of the same program be made and proved once only."""
-
-    @cache
-    def proved(kind: str, what: Program, arguments: Any, types: Any) -> Any:
-        try:
-            return moves.made(kind, what, arguments)
-        except NotDone as error:
-            return error
-
-    def made(kind: str, what: Program, arguments: Any) -> DerivationStep:
-        found = proved(kind, what, arguments, tuple(map(type, arguments)))
-        if isinstance(found, NotDone):
-            raise found
-        assert isinstance(found, DerivationStep)
-        return found
-
-    monkeypatch.setattr(saved, "made", made)
+    monkeypatch.setattr(saved, "made", made_once())
     monkeypatch.setattr(saved, "formed", cache(formed))
     monkeypatch.setattr(saved, "alternatives", cache(alternatives))
     monkeypatch.setattr(saved, "_program", cache(saved._program))

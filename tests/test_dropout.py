@@ -71,12 +71,6 @@ WAYS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
-
-
 def listing(
     last: str, *, stop: str = "N", score: str = SCORE, more: str = "", assume: str = ""
 ) -> str:

@@ -11,19 +11,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from looptrans.executor import (
-    AccessLog,
-    ExecutionError,
-    Race,
-    RaceLog,
-    Touch,
-    execute,
-    is_parallel,
-)
+from looptrans.executor import AccessLog, ExecutionError, Race, RaceLog, Touch, execute
 from looptrans.executor.agreement import compare_shuffled
 from looptrans.executor.errors import NotYetSet
 from looptrans.executor.inputs import prepare
 from looptrans.ir.program import Loop, Program
+from looptrans.ir.walk import is_parallel
 from tests.references import attention, softmax
 from tests.test_executor import assert_same_bits, program_of
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from looptrans.executor import AccessLog, RaceLog, execute_on, is_parallel, prepare
+from looptrans.executor import AccessLog, RaceLog, execute_on, prepare
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
 from looptrans.frontend import parse
@@ -18,7 +18,7 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.listing import listing
 from looptrans.ir.program import BlockReduce, Program
 from looptrans.ir.source import Source
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import is_parallel, nodes
 from tests.oracle.concurrency import Concurrency, Conflicts, example_is_among
 from tests.oracle.nests import Nest, nests
 from tests.oracle.nests import made as made_nest

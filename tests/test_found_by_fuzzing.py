@@ -31,12 +31,6 @@ from tests.test_adjoint_listings import check
 Sizes = Sequence[Mapping[str, int]]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
-
-
 def assert_right(text: str, sizes: Sizes, *, backward: bool = False) -> None:
     """Compare the kernels of a listing, or of its backward pass, with the listing."""
     run = verify_backward if backward else verify

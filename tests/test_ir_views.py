@@ -9,7 +9,7 @@ import pytest
 from looptrans.frontend import parse
 from looptrans.ir import claim, condition, domain, facts, index, program, source, value, verdict
 from looptrans.ir.condition import ALWAYS, is_data_dependent
-from looptrans.ir.index import Param, Var
+from looptrans.ir.index import Int, Param, Var
 from looptrans.ir.outputs import Output, outputs
 from looptrans.ir.program import Program
 from looptrans.ir.source import Source
@@ -24,6 +24,8 @@ from looptrans.ir.value import (
     free_variables,
 )
 from looptrans.ir.walk import placed
+from looptrans.transforms.editing.extents import is_within
+from looptrans.transforms.over_blocks.block_starts import is_multiple
 
 MASKED = """
 def f(A: Float[Array, "M N"], mask: Bool[Array, "M N"]):
@@ -125,3 +127,20 @@ def test_a_variable_that_is_bound_elsewhere_is_free() -> None:
     assert free_variables(least) == ("j",)
     assert free_variables(Compare("<=", element, least)) == ("k", "j")
     assert free_variables(Compare("<=", least, element)) == ("j", "k")
+
+
+@pytest.mark.parametrize("joined", ["\n    assert ", " and "])
+def test_what_contracts_state_is_the_same_however_they_are_joined(joined: str) -> None:
+    text = f"""
+def f(X: Float[Array, "N E"], E, B):
+    assert N == B * E{joined}E > 16{joined}N % 4 == 0
+    for n in range(N):
+        X[n, 0] = 0.0
+    return X
+"""
+    found = parse(Source("<contracts>", text))
+
+    assert len(found.stated) == 3
+    assert is_multiple(found, Param("N"), Int(4))
+    assert is_within(found, Int(17), Param("E"))
+    assert not is_within(found, Int(18), Param("E"))

@@ -79,12 +79,6 @@ def assert_follows(
     assert report.runs or report.notes
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
-
-
 @pytest.mark.parametrize("seed", range(LISTINGS))
 def test_a_random_listing(seed: int) -> None:
     text = listing(seed)

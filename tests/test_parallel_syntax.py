@@ -16,14 +16,7 @@ from looptrans.frontend.placement import annotated_placement
 from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Let, Var
 from looptrans.ir.listing import listing
-from looptrans.ir.program import (
-    Assign,
-    Atomic,
-    Barrier,
-    BlockReduce,
-    Loop,
-    Program,
-)
+from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, Loop, Program
 from looptrans.ir.source import Source
 from looptrans.ir.walk import loops, nodes, placed
 from tests.native import run_native

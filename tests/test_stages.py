@@ -40,12 +40,6 @@ for r in range(N):
         z[r, s] = b[r, s] * b[r, 0]
 """
 BACKWARD = FORWARD.replace("b[r, 0]", "b[N - 1 - r, s]")
-DEAD = """
-for p in range(N):
-    for q in range(M):
-        b[p, q] = a[p, q]
-        b[p, q] = a[p, q] + b[p, q]
-"""
 
 
 def stages_of(script: str, stages: str, seen: str = "b[i, j]") -> Stages | None:

@@ -243,11 +243,6 @@ BEFORE = (
     .replace("exp(S[i, j] - n)", "exp(S[i, j] + y - n)")
 )
 SHARED = IN_PLACE.replace("S[i, j]", "S[i, j // 2]")
-# Some cells hold something else when the iteration ends.
-PUT_BACK = IN_PLACE.replace(
-    "            m = n\n",
-    "            m = n\n            if j <= i:\n                S[i, j] = -1.0\n",
-)
 
 
 def test_what_an_array_held_before_is_part_of_what_a_loop_makes() -> None:

@@ -18,7 +18,7 @@ from looptrans.ir.step import Step
 from looptrans.ir.verdict import Decision, Verdict
 from looptrans.transforms import script as scripts
 from looptrans.transforms.catalogue import ENTRIES, NAMES, entry_of, function_of
-from looptrans.transforms.editing.nest import NotNested, TransformError
+from looptrans.transforms.editing.errors import NotNested, TransformError
 from looptrans.transforms.script import apply_all, bound, parse_script
 
 PROGRAM = parse(

@@ -23,16 +23,18 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Source
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Create
-from looptrans.transforms.editing.nest import (
-    NEST_MISTAKES,
-    NameInUse,
-    TransformError,
+from looptrans.transforms.editing.errors import NEST_MISTAKES, NameInUse, TransformError
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_label, fresh_name, with_array
+from looptrans.transforms.editing.substitute import (
+    rename_variable,
+    substitute_variable,
+    without_binders,
+)
+from looptrans.transforms.editing.tree import (
     block_at,
     find_loop,
     find_statement,
-    finished,
-    fresh_label,
-    fresh_name,
     is_node,
     loop_name,
     loop_paths,
@@ -41,12 +43,6 @@ from looptrans.transforms.editing.nest import (
     replace_at,
     statements_in,
     walk_positions,
-    with_array,
-)
-from looptrans.transforms.editing.substitute import (
-    rename_variable,
-    substitute_variable,
-    without_binders,
 )
 
 

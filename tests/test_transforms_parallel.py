@@ -16,7 +16,7 @@ from looptrans.ir.step import Step
 from looptrans.ir.value import Binary, Call
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
-from looptrans.transforms.editing.nest import TransformError
+from looptrans.transforms.editing.errors import TransformError
 from looptrans.transforms.judging.check import check_races
 from looptrans.transforms.steps.block_reduce import block_reduce
 from looptrans.transforms.steps.ordered_atomics import ordered_atomics

@@ -24,7 +24,7 @@ from looptrans.ir.source import Source
 from looptrans.ir.step import Step
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import placed
-from looptrans.transforms.editing.nest import TransformError
+from looptrans.transforms.editing.errors import TransformError
 from looptrans.transforms.judging import check
 from looptrans.transforms.steps.distribute import distribute
 from looptrans.transforms.steps.expand import expand

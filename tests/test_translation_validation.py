@@ -30,7 +30,7 @@ from looptrans.ir.source import Source
 from looptrans.ir.step import Step
 from looptrans.ir.walk import nodes, placed
 from looptrans.transforms.catalogue import ENTRIES, Entry, function_of
-from looptrans.transforms.editing.nest import LoopPath, loop_name, loop_paths
+from looptrans.transforms.editing.tree import LoopPath, loop_name, loop_paths
 from tests.families import listings
 from tests.oracle.compare import weight
 from tests.oracle.nests import Nest, nests

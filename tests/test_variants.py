@@ -137,12 +137,6 @@ def test_lengths_in_one_array_may_be_level_at_their_ends() -> None:
     assert "min(n_kv[b], i + n_kv[b] - N + 1)" in compose(options).text
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv("LOOPTRANS_CACHE_DIR", str(folder))
-
-
 def shown(options: Options) -> str:
     default = Options()
     names = [

@@ -466,11 +466,11 @@ def test_sizes_are_small_one_and_zero_in_turn() -> None:
     ]
 
 
-def test_sizes_satisfy_contracts_and_divide() -> None:
-    found = sizes_of("""
+@pytest.mark.parametrize("joined", ["\n    assert ", " and "])
+def test_sizes_satisfy_contracts_and_divide(joined: str) -> None:
+    found = sizes_of(f"""
 def f(Q: Float[Array, "H M"], K: Float[Array, "G M"], R):
-    assert H == G * R
-    assert M >= 2
+    assert H == G * R{joined}M >= 2{joined}M % 3 == 0
     O = zeros((H, M))
     for h in range(H):
         for i in range(M):
@@ -480,6 +480,7 @@ def f(Q: Float[Array, "H M"], K: Float[Array, "G M"], R):
     every = [each for sets in found.values() for each in sets]
     assert every
     assert all(each["H"] == each["G"] * each["R"] and each["M"] >= 2 for each in every)
+    assert all(each["M"] % 3 == 0 for each in every)
     assert found["small"][0]["R"] > 1
     assert found["small"][0]["G"] > 1
 

@@ -59,13 +59,13 @@ from looptrans.runtime.differentiated.sums import in_order  # noqa: E402
 from looptrans.runtime.verifying import backward as verifying  # noqa: E402  # it needs torch
 from looptrans.runtime.verifying import gradient_run as running  # noqa: E402
 from looptrans.runtime.verifying.backward import (  # noqa: E402
-    GradientLauncher,
     gradient_launcher,
     joined,
     verify_gradients,
     verify_pass,
 )
 from looptrans.runtime.verifying.divided import asked_for  # noqa: E402
+from looptrans.runtime.verifying.gradient_run import GradientLauncher  # noqa: E402
 from looptrans.runtime.verifying.gradients import Expected, compared_gradient  # noqa: E402
 from looptrans.runtime.verifying.handed_over import HandedOver  # noqa: E402
 from looptrans.runtime.verifying.rounded import with_rounded_operands  # noqa: E402

@@ -14,5 +14,5 @@ made ready for reading    normalizing
 a listing seen otherwise  rewriting, layouts
 a listing as equations    reading
 the backward listing      saving, writing, hanging
-the whole, with proofs    proofs, derived, one_derivation, through_time, backward
+the whole, with proofs    proofs, derived, one_derivation, through_time, seen_back, backward
 """

@@ -13,16 +13,15 @@ from typing import Final
 
 from looptrans.adjoint.carried.looked_at import looked_at
 from looptrans.adjoint.carried.recurrences import opened
-from looptrans.adjoint.carried.states_kept import Kept, states_without_room, with_states_kept
-from looptrans.adjoint.carried.summed_steps import Summed, with_steps_summed
+from looptrans.adjoint.carried.states_kept import states_without_room, with_states_kept
+from looptrans.adjoint.carried.summed_steps import with_steps_summed
 from looptrans.adjoint.derived import Backward, Saved
 from looptrans.adjoint.equations.together import with_rows_together
 from looptrans.adjoint.hanging import hangs_on_extreme
-from looptrans.adjoint.layouts.digits import Parted, parted
-from looptrans.adjoint.layouts.lengths import Extended, extended
-from looptrans.adjoint.layouts.packed import Unpacked, unpacked
-from looptrans.adjoint.layouts.views import is_same_shape
-from looptrans.adjoint.normalizing.running import Running, with_running_sums
+from looptrans.adjoint.layouts.digits import parted
+from looptrans.adjoint.layouts.lengths import extended
+from looptrans.adjoint.layouts.packed import unpacked
+from looptrans.adjoint.normalizing.running import with_running_sums
 from looptrans.adjoint.one_derivation import Derivation, closed_form
 from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.reading.folds_in_place import with_folds_named
@@ -43,18 +42,27 @@ from looptrans.adjoint.rewriting.simpler import (
     SIZES,
     SUMS,
     WEBS,
-    Simpler,
     simpler,
 )
 from looptrans.adjoint.rewriting.spelled import with_extrema_spelled
 from looptrans.adjoint.rewriting.unread import without_unread
-from looptrans.adjoint.rewriting.work import assignments, work_of
+from looptrans.adjoint.rewriting.work import work_of
+from looptrans.adjoint.seen_back import (
+    from_bounded,
+    from_extended,
+    from_kept,
+    from_parted,
+    from_running,
+    from_simpler,
+    from_unpacked,
+    with_steps,
+)
 from looptrans.adjoint.through_time import closed
 from looptrans.analysis.api import annotated
 from looptrans.ir.outputs import outputs
 from looptrans.ir.program import Program
-from looptrans.ir.verdict import Certificate
-from looptrans.transforms.rows.bounded import Bounded, with_ends_said
+from looptrans.ir.walk import assignments
+from looptrans.transforms.rows.bounded import with_ends_said
 
 MODEST: Final = 5
 """How many times the work of the forward pass is no reason to look for another backward pass."""
@@ -192,7 +200,7 @@ def _otherwise(
     running = with_running_sums(program)
     if running is not None:
         with contextlib.suppress(NotDifferentiated):
-            return _grown(_backward(running.program, of, wrt), program, running)
+            return from_running(_backward(running.program, of, wrt), program, running)
     if isinstance(error, OnExtreme):
         with contextlib.suppress(NotDifferentiated):
             return _of_kind(NAMES, program, of, wrt)
@@ -212,7 +220,7 @@ def _otherwise(
             kept = with_states_kept(program, anyway=True, only=names)
             if kept is not None:
                 with contextlib.suppress(NotDifferentiated):
-                    return _with_kept(_backward(kept.program, of, wrt), program, kept)
+                    return from_kept(_backward(kept.program, of, wrt), program, kept)
         if not error.remedy:
             error = _with_states(error, program)
     error.within = error.within or program
@@ -230,7 +238,7 @@ def _of_kind(
     seen = simpler(program, (kind,))
     if seen is None:
         raise NotDifferentiated("it is as simple as it can be")
-    return _simplified(_backward(seen.program, of, wrt), program, seen)
+    return from_simpler(_backward(seen.program, of, wrt), program, seen)
 
 
 def _with_states(error: NotDifferentiated, program: Program) -> NotDifferentiated:
@@ -255,7 +263,7 @@ def _of_simplest(
     sized = simpler(program, (SIZES,))
     if sized is not None:
         try:
-            return _simplified(_backward(sized.program, of, wrt), program, sized)
+            return from_simpler(_backward(sized.program, of, wrt), program, sized)
         except NotDifferentiated as error:
             own = error.of(sized.program)
             own.within = None  # the labels are those of the listing
@@ -264,20 +272,20 @@ def _of_simplest(
     if seen is None:
         seen = with_folds_named(program)
     if seen is not None:
-        return _simplified(_backward(seen.program, of, wrt), program, seen)
+        return from_simpler(_backward(seen.program, of, wrt), program, seen)
     bounded = with_ends_said(program)
     if bounded is not None:
-        return _said(_backward(bounded.program, of, wrt), program, bounded)
+        return from_bounded(_backward(bounded.program, of, wrt), program, bounded)
     whole = extended(program)
     if whole is not None:
         try:
-            return _cut(_backward(whole.program, of, wrt), whole)
+            return from_extended(_backward(whole.program, of, wrt), whole)
         except NotDifferentiated:
             pass  # then rows are gone over as far as they are
     view = unpacked(program)
     if view is not None:
         try:
-            return _packed(_backward(view.program, of, wrt), view)
+            return from_unpacked(_backward(view.program, of, wrt), view)
         except NotDifferentiated as error:
             try:  # without the view rows are found by their subscripts, one by one
                 return _plain(program, of, wrt)
@@ -291,7 +299,7 @@ def _plain(program: Program, of: tuple[str, ...] | None, wrt: tuple[str, ...] | 
     digits = parted(program)
     if digits is not None:
         try:
-            return _joined(_backward(digits.program, of, wrt), digits)
+            return from_parted(_backward(digits.program, of, wrt), digits)
         except NotDifferentiated:
             pass  # then the listing as it is says why
     named = {o.name: o.gradient for o in outputs(program)}
@@ -335,7 +343,7 @@ def _of_places(
     if spelled is not None:
         found = _backward(spelled.program, of, wrt)
         loops = (error.label, *found.loops)
-        return replace(_simplified(found, program, spelled), loops=loops)
+        return replace(from_simpler(found, program, spelled), loops=loops)
     try:
         kept = with_places_kept(program, error.label)
     except NotDifferentiated as other:
@@ -352,7 +360,7 @@ def _of_places(
         saved=(*(Saved(name, False) for name in kept.names), *found.saved),
         notes=(*found.notes, kept.note),
     )
-    return _seen(found, (Step(kept.text, (kept.certificate,)), *found.steps))
+    return with_steps(found, (Step(kept.text, (kept.certificate,)), *found.steps))
 
 
 def _through_time(
@@ -366,10 +374,10 @@ def _through_time(
     summed = with_steps_summed(program)
     if summed is not None:
         with contextlib.suppress(NotDifferentiated):
-            return _simplified(_through_time(summed.program, of, wrt), program, summed)
+            return from_simpler(_through_time(summed.program, of, wrt), program, summed)
     kept = with_states_kept(program)
     if kept is not None:
-        return _with_kept(_backward(kept.program, of, wrt), program, kept)
+        return from_kept(_backward(kept.program, of, wrt), program, kept)
     seen = opened(program)
     if seen is None:
         raise NotDifferentiated("nothing is handed on through an array that is set once")
@@ -378,97 +386,6 @@ def _through_time(
     outside = tuple(dict.fromkeys((*of, *seen.before)))
     inside = None if wrt is None else (*wrt, *seen.before.values())
     return closed(_backward(seen.program, outside, inside), seen, of)
-
-
-def _with_kept(found: Backward, program: Program, kept: Kept) -> Backward:
-    """Return the backward pass of a listing, from that of one that keeps its states."""
-    forward = program if found.forward is found.listing else found.forward
-    step = Step(kept.text, kept.certificates)
-    found = replace(found, notes=(*found.notes, kept.note))
-    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
-
-
-def _simplified(found: Backward, program: Program, seen: Simpler | Summed) -> Backward:
-    """Return the backward pass of a listing, from that of one that means the same."""
-    forward = program if found.forward is found.listing else found.forward
-    step = Step(seen.text, seen.certificates)
-    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
-
-
-def _said(found: Backward, program: Program, bounded: Bounded) -> Backward:
-    """Return the backward pass of a listing, from that of the one that says where rows end."""
-    forward = program
-    if found.forward is not found.listing:
-        forward = bounded.back(found.forward)
-    step = Step("say where rows end", (bounded.certificate,))
-    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
-
-
-def _grown(found: Backward, program: Program, running: Running) -> Backward:
-    """Return the backward pass of a listing, from that of the one that reads sums."""
-    forward = program
-    if found.forward is not found.listing:
-        forward = running.back(found.forward)
-    step = Step(running.text, (running.certificate,))
-    return _seen(replace(found, listing=program, forward=forward), (step, *found.steps))
-
-
-def _seen(found: Backward, steps: tuple[Step, ...]) -> Backward:
-    """Return a backward pass with one more step before what was differentiated."""
-    return replace(found, steps=steps, before=found.before + 1, loops=())
-
-
-def _cut(found: Backward, whole: Extended) -> Backward:
-    """Return the backward pass of a listing, from that of the one that goes over all rows."""
-    alike = {new: old for old, new in found.incoming.items()}
-    program = whole.back(found.program, alike)
-    forward = whole.listing
-    if found.forward is not whole.program:
-        forward = whole.back(found.forward, {})
-    law = "no iteration reads what another one writes, and each writes a row of its own"
-    apart = Certificate("storage", law, "legal", "from the text")
-    gone = "a row beyond the length has no incoming gradient, so nothing comes from it"
-    law = "sums over all rows are sums over those up to the length"
-    steps = (
-        Step("go over all rows", (apart,)),
-        *found.steps,
-        Step("end at the length", (Certificate("algebra", law, "legal", gone),)),
-    )
-    return _seen(replace(found, listing=whole.listing, program=program, forward=forward), steps)
-
-
-def _packed(found: Backward, view: Unpacked) -> Backward:
-    """Return the backward pass of a listing with packed rows, from that of the listing as seen."""
-    alike = {new: old for old, new in (*found.gradients.items(), *found.incoming.items())}
-    program = view.back(found.program, alike)
-    forward = view.listing
-    if found.forward is not view.program:
-        forward = view.back(found.forward, {})
-    for saved in found.saved:
-        if not is_same_shape(program.array(saved.name), forward.array(saved.name)):
-            raise NotDifferentiated(f"{saved.name} cannot be handed over row by row")
-    why = "the ranges of two sequences have no row in common, since their ends never fall"
-    seen = Certificate("storage", view.law(), "legal", why, view.contracts)
-    gone = "a row beyond those of a sequence has no incoming gradient, so nothing comes from it"
-    cut = Certificate("algebra", "sums over all rows are sums over those of the sequence", "legal")
-    steps = (
-        Step("see each row as one of its sequence", (seen,)),
-        *found.steps,
-        Step("take rows as they are packed", (replace(cut, reason=gone),)),
-    )
-    return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)
-
-
-def _joined(found: Backward, view: Parted) -> Backward:
-    """Return the backward pass of a listing, from that of the one whose digits are apart."""
-    alike = {new: old for old, new in (*found.gradients.items(), *found.incoming.items())}
-    program = view.back(found.program, alike)
-    forward = view.listing
-    if found.forward is not view.program:
-        forward = view.forward(found.forward)
-    step = Step("see subscripts of two digits as two", (view.certificate,))
-    steps = (step, *found.steps)
-    return _seen(replace(found, listing=view.listing, program=program, forward=forward), steps)
 
 
 def _without_jumps(

@@ -162,7 +162,7 @@ class Derivation:
         """Tell whether an argument or output has each extent of an array over these indices."""
         wanted = Counter(index_text(g.range.stop) for g in cells)
         return any(
-            wanted <= Counter(index_text(extent) for extent in array.shape if extent is not None)
+            wanted <= Counter(index_text(extent) for extent in array.extents)
             for array in self.program.arrays
             if array.role == "input" or array.name in self.program.outputs
         )
@@ -201,7 +201,7 @@ class Derivation:
             self.system.add(replace(own, value=each.value, origin="again"))
         known = tuple(self.reading.sites)
         outputs = tuple(self.outputs.values())
-        statistics = with_log_sums(self.prepared, self.sizes, outputs, known)
+        statistics = with_log_sums(self.prepared, outputs, known)
         writer = Writer(self.program, self.system, self.sizes, self.outputs, self.reverse.kept)
         saver = Saver(self.program, self.reading, self.system)
         text, forward = writer.written(self.targets, self.incoming, saver)
@@ -233,15 +233,11 @@ class Derivation:
             forward,
             steps,
             tuple(notes),
-            frozenset(n for n, d in writer.meant.items() if self._is_recomputed(d)),
+            frozenset(n for n, d in writer.meant.items() if self.system.is_forward(d)),
             frozenset(n for n, d in writer.meant.items() if d in self.prepared.weights),
             frozenset(s for n, s in writer.shown.items() if n in logarithms),
             self.program,
         )
-
-    def _is_recomputed(self, name: str) -> bool:
-        definition = self.system.definitions.get(name)
-        return definition is not None and definition.origin != "adjoint"
 
 
 def closed_form(closing: Closing) -> Step:

@@ -77,7 +77,7 @@ def steps_of(reverse: Reverse, statistics: tuple[LogSum, ...], writer: Writer) -
         elif each.kind == "vanishes":
             found.append(Step(f"{each.of} vanishes", (_vanishing(reverse, each, statistics),)))
     found += [_statistic(reverse, each) for each in statistics]
-    found.append(_storage(reverse, writer))
+    found.append(_storage(writer))
     return tuple(found)
 
 
@@ -321,7 +321,7 @@ def _shown(value: Value, names: Mapping[str, Index]) -> str:
     return value_text(value_moved(value, names))
 
 
-def _storage(reverse: Reverse, writer: Writer) -> Step:
+def _storage(writer: Writer) -> Step:
     """Say what is saved, what is stored, and what is worked out again."""
     again = sorted({s.name for nest in writer.nests for s in nest.scalars})
     saved = [writer.shown.get(name, name) for name in writer.saved]

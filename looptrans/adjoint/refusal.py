@@ -6,7 +6,7 @@ import re
 
 from looptrans.ir.named import relabelled
 from looptrans.ir.program import Array, Assign, Program
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import assignments, placed
 
 
 class NotDifferentiated(Exception):
@@ -45,9 +45,9 @@ class NotDifferentiated(Exception):
         """Return the statement it is about, and the one of a listing that stands in its place."""
         if self.within is None or self.within.source != program.source:
             return None
-        here = [node for node in nodes(self.within.body) if isinstance(node, Assign)]
+        here = assignments(self.within.body)
         here = [node for node in here if node.label == self.label]
-        there = [node for node in nodes(program.body) if isinstance(node, Assign)]
+        there = assignments(program.body)
         there = [node for node in there if here and node.span == here[0].span]
         return (here[0], there[0]) if len(here) == len(there) == 1 else None
 

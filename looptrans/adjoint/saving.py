@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.reading.read import read
-from looptrans.adjoint.reading.reading import Reading, Site
+from looptrans.adjoint.reading.reading import Reading
+from looptrans.adjoint.reading.state import Site
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.algebra.positional.numbers import NoNumber, evaluate
@@ -42,7 +43,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import loops_in, placed
 from looptrans.transforms.editing.extents import extent
 
 Position = tuple[int, ...]
@@ -152,7 +153,7 @@ class Saver:
 
     def _taken(self) -> set[str]:
         taken = {a.name for a in self.program.arrays} | {p.name for p in self.program.parameters}
-        taken |= {n.variable for n in nodes(self.program.body) if isinstance(n, Loop)}
+        taken |= {n.variable for n in loops_in(self.program.body)}
         return taken
 
     def _whole(self, name: str) -> str | None:

@@ -16,6 +16,7 @@ from looptrans.adjoint.derived import Backward, Saved
 from looptrans.adjoint.proofs import Step
 from looptrans.adjoint.saving import precise
 from looptrans.adjoint.written.printing import shape_text
+from looptrans.ir.creation import in_32_bits
 from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access
@@ -42,7 +43,7 @@ def closed(found: Backward, seen: Opened, of: tuple[str, ...]) -> Backward:
     made = tuple(n for n in found.program.body if isinstance(n, Declaration))
     nests = tuple(n for n in found.program.body if not isinstance(n, Declaration))
     ordered = in_time(nests, tied, replace(found.program, body=made))
-    taken = {name for each in (True, False) for name in touched(tuple(ordered), writes=each)}
+    taken = touched(tuple(ordered))
     handed = tuple(a for a in seen.before if a in taken)
     known = {each.name for each in found.saved}
     saved = tuple(
@@ -145,14 +146,10 @@ def _with_arguments(
     """Return a backward listing with other arguments: arrays handed over, and without some."""
     arrays = tuple(a for a in program.arrays if a.name not in dropped)
     arguments = [a for a in program.arguments if a not in dropped]
-    precise = {
-        node.array
-        for node in forward.body
-        if isinstance(node, Declaration) and node.creation.element == "float32"
-    }
+    precise = in_32_bits(forward)
     for name in handed:
         own = forward.array(name)
-        shape = tuple(extent for extent in own.shape if extent is not None)
+        shape = own.extents
         kind = "Float32" if name in precise else "Float"
         annotation = f'{kind}[Array, "{shape_text(shape)}"]'
         given = Array(name, own.rank, "float", "input", own.shape, annotation=annotation)

@@ -11,7 +11,6 @@ done once for all of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,7 +19,6 @@ from looptrans.adjoint.equations.definitions import (
     Definition,
     System,
     plain_name,
-    range_moved,
     reads_of,
     refreshed_generators,
 )
@@ -29,47 +27,40 @@ from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.equations.solving import at_single_values, declared, pinned, says_which
 from looptrans.adjoint.equations.sums import Term, combined, expanded, term_moved
 from looptrans.adjoint.equations.written_sums import in_order, value_of, value_of_products
-from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.saving import Saver
 from looptrans.adjoint.written.again import WorkedOut, only_condition
-from looptrans.adjoint.written.inside_arrays import Arrays
-from looptrans.adjoint.written.nests import (
-    Nest,
-    Update,
+from looptrans.adjoint.written.as_listing import Text
+from looptrans.adjoint.written.asking import (
     asked_first,
     asked_of_pairs,
     chosen_by,
-    merged,
     rows_innermost,
     with_what_is_known,
 )
-from looptrans.adjoint.written.printing import Printed, body_text, shape_text
-from looptrans.adjoint.written.standing import has_sum, outside_sums, put_in
+from looptrans.adjoint.written.inside_arrays import Arrays
+from looptrans.adjoint.written.nests import Nest, Update, merged
+from looptrans.adjoint.written.standing import outside_sums, put_in
 from looptrans.adjoint.written.wide import worked_out_once
-from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
-from looptrans.frontend import parse
+from looptrans.algebra.positional.cells import condition_moved, moved, range_moved, value_moved
 from looptrans.ir.condition import Condition, is_data_dependent
-from looptrans.ir.creation import in_16_bits
-from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, Var, variables
-from looptrans.ir.listing import condition_text, contract_text, index_text
-from looptrans.ir.program import Declaration, Program
+from looptrans.ir.listing import condition_text, index_text
+from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.source import Source
 from looptrans.ir.value import (
     Access,
     Call,
     Generator,
     Holds,
     Read,
-    Reduce,
     Value,
     condition_variables,
     free_variables,
+    has_reduction,
+    reductions,
     walk_value,
 )
 from looptrans.ir.walk import loops
-from looptrans.transforms.editing.extents import extent, extreme
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +133,15 @@ class Writer:
                 nests += self._nests(each)
         self.nests = [rows_innermost(nest) for nest in merged(nests)]
         forward, self.shown = saver.extended(self.saved)
-        return self._program(made, gradients, incoming), forward
+        text = Text(self.program, self.system, self.sizes, self.outputs, self.shown)
+        found, self.meant = text.listing(
+            tuple(self.saved),
+            tuple(made),
+            tuple(self.nests),
+            {g.name: g.indices for g in gradients.values()},
+            incoming,
+        )
+        return found, forward
 
     # What is stored
 
@@ -319,7 +318,7 @@ class Writer:
             return replaced(inner, change)
 
         found = replaced(value, change)
-        return None if found != value and has_sum(found) else found
+        return None if found != value and has_reduction(found) else found
 
     def _is_worked_out_again(self, value: Value) -> bool:
         """Tell whether a value reads what is not in memory."""
@@ -358,18 +357,18 @@ class Writer:
             for access, scalar in work.guarded().items()
         }
         body = outside_sums(body, known)
-        heavy = any(has_sum(s.value) for s in scalars.values())
+        heavy = any(has_reduction(s.value) for s in scalars.values())
         inner: tuple[Generator, ...] = ()
         if heavy and generators:
             scalars, body = put_in(scalars, body, tested)
             used = {*single}  # a loop that runs once is no row of a block
             for scalar in scalars.values():
                 used |= set(free_variables(scalar.value))
-                used |= {n for index in scalar.cell.indices for n in variables(index)}
+                used |= scalar.cell.variables
             for condition in tested:
                 used |= condition_variables(condition)
             for g in generators:
-                used |= {*variables(g.range.start), *variables(g.range.stop)}
+                used |= g.range.variables
             inner = tuple(g for g in indices if g.variable not in used)
             if len(inner) + _most_summed(body) > 1:
                 rows = {g.variable for g in indices} & used
@@ -410,104 +409,13 @@ class Writer:
             bounded = [
                 places[other.variable]
                 for other in inside
-                if g.variable in {*variables(other.range.start), *variables(other.range.stop)}
-                and other.variable in places
+                if g.variable in other.range.variables and other.variable in places
             ]
             if g.variable not in places and bounded:
                 places[g.variable] = min(bounded)
         if any(g.variable not in places for g in given):
             return given
         return tuple(sorted(given, key=lambda g: places[g.variable]))
-
-    # Text
-
-    def _program(
-        self,
-        made: list[Definition],
-        gradients: dict[str, Gradient],
-        incoming: dict[str, str],
-    ) -> Program:
-        program = self.program
-        names = dict(self.shown)
-        # An output is called as the listing calls it; so may be what an earlier statement left.
-        handed = {names.get(n, n) for n in self.saved}
-        for definition in made:
-            if definition.name in handed and names.get(definition.name) is None:
-                names[definition.name] = self.system.names.array(definition.name)
-        variables_ = {plain_name(g.variable) for n in self.nests for g in n.loops}
-        variables_ |= {
-            plain_name(g.variable) for n in self.nests for u in n.updates for g in u.inner
-        }
-        fixed = {*program.arguments, *(p.name for p in program.parameters)}
-        fixed |= {*incoming.values(), *(g.name for g in gradients.values())}
-        fixed |= {names.get(d.name, d.name) for d in made} | handed
-        printed = Printed(variables_, names, fixed | variables_)
-        annotations = {a.name: a.annotation for a in program.arrays}
-        annotations |= {p.name: p.annotation for p in program.parameters}
-        arguments = []
-        for name in program.arguments:
-            annotation = annotations.get(name)
-            arguments.append(name if annotation is None else f"{name}: {annotation}")
-        precise = {
-            node.array
-            for node in program.body
-            if isinstance(node, Declaration) and node.creation.element == "float32"
-        }
-        short = in_16_bits(program)
-        for name in self.saved:
-            definition = self.system.definitions[name]
-            shown = names.get(name, name)
-            is_short = name in self.sizes.outputs or shown in short
-            kind = "Float" if is_short and shown not in precise else "Float32"
-            arguments.append(f"{shown}: {self._annotation(definition.extents, kind)}")
-        for output, name in incoming.items():
-            extents = self.system.definitions[self.outputs[output]].extents
-            kind = "Float32" if output in precise else "Float"
-            arguments.append(f"{name}: {self._annotation(extents, kind)}")
-        lines = [f"    {contract_text(c)}" for c in program.contracts]
-        for definition in made:
-            name = names.get(definition.name, definition.name)
-            lines.append(f"    {self._created(name, definition.indices, True)}")
-        for gradient in gradients.values():
-            lines.append(f"    {self._created(gradient.name, gradient.indices, False)}")
-        for nest in self.nests:
-            lines += ["    " + line for line in body_text(nest, printed)]
-        lines.append(f"    return {', '.join(g.name for g in gradients.values())}")
-        self.meant = printed.scalars | {names.get(d.name, d.name): d.name for d in made}
-        arguments += [f"{name}: int" for name in self._sizes_given(arguments, lines)]
-        head = f"def {program.name.replace('.', '_')}_backward({', '.join(arguments)}):"
-        text = "\n".join([head, *lines]) + "\n"
-        try:
-            return parse(Source(f"<backward of {program.name}>", text))
-        except ListingError as error:
-            first = error.mistakes[0]
-            line = text.splitlines()[first.span.line - 1].strip() if first.span else "it"
-            raise NotDifferentiated(
-                f"what was derived is no listing: {first.message} in {line}"
-            ) from None
-
-    def _sizes_given(self, arguments: list[str], lines: list[str]) -> list[str]:
-        """Return the sizes that only their use says are sizes: a value alone may have one left."""
-        here = {word for line in lines for word in re.findall(r"\w+", line)}
-        said = [*arguments, *map(contract_text, self.program.contracts)]
-        known = {word for each in said for word in re.findall(r"\w+", each)}
-        sizes = (p.name for p in self.program.parameters if p.is_integer)
-        return [name for name in sizes if name in here - known]
-
-    def _annotation(self, extents: tuple[Index, ...], kind: str) -> str:
-        if any(variables(each) for each in extents):
-            raise NotDifferentiated("an array that is saved has rows of different lengths")
-        shape = tuple(extent(self.program, each) for each in extents)
-        return f'{kind}[Array, "{shape_text(shape)}"]'
-
-    def _created(self, name: str, indices: tuple[Generator, ...], precise: bool) -> str:
-        if not indices:
-            return f"{name} = 0.0"
-        ranges = {g.variable: g.range for g in indices}
-        extents = [extreme(g.range.stop, ranges, "highest") or g.range.stop for g in indices]
-        inner = ", ".join(index_text(extent(self.program, each)) for each in extents)
-        shape = f"({inner})" if len(extents) > 1 else inner
-        return f"{name} = zeros({shape}, dtype=float32)" if precise else f"{name} = zeros({shape})"
 
 
 def _group(term: Term) -> str:
@@ -542,7 +450,7 @@ def _renamed(term: Term, names: list[str]) -> Term:
 
 def _most_summed(value: Value) -> int:
     """Return over how many variables the sum in a value goes that goes over most."""
-    sums = (part for part in walk_value(value) if isinstance(part, Reduce))
+    sums = reductions(value)
     return max((len(part.generators) for part in sums), default=0)
 
 

@@ -158,12 +158,12 @@ def _problems(document: dict[str, Tree]) -> list[str]:
             problems.append(f"{field} is missing")
         elif field not in fresh:
             problems.append(f"{field} does not belong there")
-        elif not _same(document[field], fresh[field]):
+        elif not is_same_tree(document[field], fresh[field]):
             problems.append(f"{field} is not what was found again")
     return problems
 
 
-def _same(a: Tree, b: Tree) -> bool:
+def is_same_tree(a: Tree, b: Tree) -> bool:
     """Tell whether two trees are equal, types of numbers included."""
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 

@@ -23,6 +23,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Index, Int, Param, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Create, Range, Subscript, Whole
 from looptrans.ir.walk import live_out, nodes, placed
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
@@ -86,7 +87,7 @@ def carrying_loops(program: Program, flow: DependenceReport) -> dict[Position, b
     places = {place.label: place for place in placed(program)}
     found: dict[Position, bool] = {}
     for dependence in flow.dependences:
-        level = next((n for n, sign in enumerate(dependence.direction) if sign != "="), None)
+        level = dependence.level
         if level is not None:
             position = places[dependence.source].loop_positions[level]
             found[position] = found.get(position, True) and dependence.may
@@ -167,8 +168,7 @@ def _length_of_part(
     subscript = site.access.subscripts[number]
     if isinstance(subscript, Whole):
         return None
-    around = {loop.variable: loop.range for loop in site.place.loops}
-    around |= {g.variable: g.range for g in site.relation.generators}
+    around = ranges_by_name((*site.place.loops, *site.relation.generators))
     if len(around) < len(site.place.loops) + len(site.relation.generators):
         return None  # two loops have one variable
     subscript = _from_start_of_block(subscript, around, path)
@@ -332,7 +332,7 @@ def is_overwritten(read: AccessSite, write: AccessSite) -> bool:
     """
     mine, other = write.place, read.place
     block = mine.position[:-1]
-    named = {name for index in write.access.indices for name in index_variables(index)}
+    named = write.access.variables
     inner = {loop.variable for loop in other.loops[len(mine.loops) :]}
     return (
         write.access == read.access

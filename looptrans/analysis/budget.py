@@ -59,6 +59,23 @@ def sharing(seconds: float | None) -> Iterator[None]:
         _PURSE.reset(token)
 
 
+def seconds_left(seconds: float = DEFAULT_SECONDS) -> float:
+    """Return how long work may take that is begun now, with what is left of what it shares."""
+    purse = _PURSE.get()
+    return seconds if purse is None else min(seconds, purse.left)
+
+
+def in_this_process(work: Callable[[], T]) -> T:
+    """Run `work` without a limit, and raise what one in a process of its own would."""
+    try:
+        return work()
+    except Exception as error:
+        reported = _reported(error)
+        if reported is error:
+            raise
+        raise reported from error
+
+
 def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
     """Run `work` in a process of its own and return its result, which must be picklable.
 
@@ -70,7 +87,7 @@ def within_budget(work: Callable[[], T], seconds: float = DEFAULT_SECONDS) -> T:
         BudgetExceeded: It took longer, or more memory than 4 GiB.
     """
     if not hasattr(os, "fork"):
-        return work()
+        return in_this_process(work)
     purse, told = _PURSE.get(), seconds
     if purse is not None and purse.left < seconds:
         seconds, told = purse.left, purse.given

@@ -12,7 +12,7 @@ from looptrans.ir.walk import placed
 
 def statement_facts(program: Program) -> tuple[StatementFact, ...]:
     """Return every statement and data-dependent condition, in textual order."""
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     return tuple(
         StatementFact(
             place.label,

@@ -60,9 +60,9 @@ from looptrans.blocks.scheduled.unit_steps import unit_steps
 from looptrans.derivation.forms.scalar_form import RowsStay, scalar_form
 from looptrans.derivation.step import Derivation
 from looptrans.ir.creation import in_16_bits
-from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.program import Array, Declaration, Loop, Node, Program
 from looptrans.ir.value import Const, Create
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.walk import assignments, live_out
 from looptrans.transforms.editing.tree import node_at, statements_in
 
 
@@ -335,7 +335,7 @@ class _Lowering:
         rows = rows_of(loops, alone) if loops else ()
         # Blocks of rows next to each other read the same: their programs run side by side.
         loops = tuple(sorted(loops, key=lambda loop: loop.variable in rows or is_read(loop)))
-        statements = {n.label: n for n in nodes(body) if isinstance(n, Assign)}
+        statements = {n.label: n for n in assignments(body)}
         all_sites = sites(body)
         grid = [loop.variable for loop in loops]
         storage = stored(program, all_sites, at, statements, memory[0])
@@ -413,7 +413,7 @@ class _Lowering:
             if any(extent is None for extent in array.shape):
                 raise NotLowered(f"it is not known how large {array.name} is")
             creation = self.creations.get(array.name)
-            shape = tuple(extent for extent in array.shape if extent is not None)
+            shape = array.extents
             part = self.slices.get(array.name)
             covered = is_covered(array.name, shape, kernels) and (part is None or part.is_all)
             fill = None if covered else _fill(creation, array.name)

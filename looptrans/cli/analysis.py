@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from looptrans.cli.at import add_at
+from looptrans.cli.terminal import FINE, NEGATIVE, UNKNOWN, refused, style
 from looptrans.cli.verb import (
     Implementation,
     Verbs,
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
         DependenceReport,
         LoopFacts,
     )
-    from looptrans.reports import Style
 
-FINE, NEGATIVE, FAILED, UNKNOWN = 0, 1, 2, 3
 KINDS: tuple[DependenceKind, ...] = ("flow", "anti", "output")
 BASES: tuple[Basis, ...] = ("value", "memory")
 
@@ -184,7 +182,7 @@ def deps(arguments: argparse.Namespace) -> int:
     given = arguments.at
     if arguments.format == "svg" and given is None:
         if any(parameter.is_integer for parameter in program.parameters):
-            return _refuse("a picture of the iteration space needs sizes", "add --at M=2,N=3")
+            return refused("a picture of the iteration space needs sizes", "add --at M=2,N=3")
         given = []
     at, contents = (None, None) if given is None else concrete(program, given)
     found = dependences(
@@ -206,7 +204,7 @@ def deps(arguments: argparse.Namespace) -> int:
     found = _noted(found, arguments)
     return _finish(
         arguments,
-        lambda: render_dependences(found, arguments.format, _style(), points),
+        lambda: render_dependences(found, arguments.format, style(), points),
         unknown=found.unknown is not None,
     )
 
@@ -226,7 +224,7 @@ def ddg(arguments: argparse.Namespace) -> int:
     found = _noted(replace(found, unknown=found.unknown or cycles.unknown), arguments)
     return _finish(
         arguments,
-        lambda: render_graph(found, cycles, arguments.format, _style()),
+        lambda: render_graph(found, cycles, arguments.format, style()),
         unknown=found.unknown is not None,
     )
 
@@ -241,7 +239,7 @@ def scc(arguments: argparse.Namespace) -> int:
     warn_of_subscripts(program)
     return _finish(
         arguments,
-        lambda: render_components(found, arguments.format, _style()),
+        lambda: render_components(found, arguments.format, style()),
         unknown=found.unknown is not None,
     )
 
@@ -257,7 +255,7 @@ def loops(arguments: argparse.Namespace) -> int:
     warn_of_subscripts(program)
     return _finish(
         arguments,
-        lambda: render_loops(program.name, found, arguments.format, _style()),
+        lambda: render_loops(program.name, found, arguments.format, style()),
         unknown=_is_undecided(found),
     )
 
@@ -272,7 +270,7 @@ def claims(arguments: argparse.Namespace) -> int:
     warn_of_subscripts(program)
     return _finish(
         arguments,
-        lambda: render_claims(program.name, found, arguments.format, _style()),
+        lambda: render_claims(program.name, found, arguments.format, style()),
         refuted=_has(found, "refuted"),
         unknown=_has(found, "unknown"),
     )
@@ -294,7 +292,7 @@ def report(arguments: argparse.Namespace) -> int:
     incomplete = any(each.unknown is not None for each in (dependences, *both))
     return _finish(
         arguments,
-        lambda: render_report(dependences, both, judged, found.claims, arguments.format, _style()),
+        lambda: render_report(dependences, both, judged, found.claims, arguments.format, style()),
         refuted=_has(found.claims, "refuted"),
         unknown=incomplete or _is_undecided(found.loops) or _has(found.claims, "unknown"),
     )
@@ -326,20 +324,6 @@ def _incomplete(reason: str) -> int:
     return UNKNOWN
 
 
-def _refuse(message: str, remedy: str = "") -> int:
-    print(f"error: {message}", file=sys.stderr)
-    if remedy:
-        print(f"  help: {remedy}", file=sys.stderr)
-    return FAILED
-
-
-def _style() -> Style:
-    """Return colours for a person at a terminal who has not asked for none."""
-    from looptrans.reports import Style
-
-    return Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-
-
 def _finish(
     arguments: argparse.Namespace,
     render: Callable[[], str],
@@ -353,7 +337,7 @@ def _finish(
     except ValueError as error:
         if arguments.format != "svg":
             raise
-        return _refuse(str(error))  # it is too large, or has too many loops, for a picture
+        return refused(str(error))  # it is too large, or has too many loops, for a picture
     print(text, end="")
     if refuted:
         return NEGATIVE

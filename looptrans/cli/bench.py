@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from looptrans.cli.terminal import clear_progress, refused, show_progress, style
 from looptrans.cli.verb import (
     FORMS,
     Verbs,
@@ -115,16 +116,15 @@ def bench(arguments: argparse.Namespace) -> int:
     """Time kernels and print the results."""
     from looptrans.frontend import load
     from looptrans.reports.bench import bench_json, bench_text, plan_text
-    from looptrans.reports.style import Style
 
     if not arguments.file:
-        return _wrong("name a listing, as in looptrans bench specs/attention.py")
+        return refused("name a listing, as in looptrans bench specs/attention.py")
     if arguments.plan and (arguments.output or arguments.plot or arguments.format == "json"):
-        return _wrong("--plan times nothing: leave out --output, --plot and --format json")
+        return refused("--plan times nothing: leave out --output, --plot and --format json")
     programs = [load(file) for file in arguments.file]
     mistake = next(filter(None, (_mistake(each, arguments) for each in programs)), "")
     if mistake or (mistake := _unwritable(arguments)):
-        return _wrong(mistake)
+        return refused(mistake)
     from looptrans.runtime.benching.machine import NoGpu, gpu
 
     machine: Machine | None = None
@@ -133,8 +133,7 @@ def bench(arguments: argparse.Namespace) -> int:
             machine = gpu()
         from looptrans.runtime.benching.plan import foreseen
     except (NoGpu, ModuleNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
+        return refused(error, status=3)
     passes = _passes(arguments)
     plans, notes = _plans(programs, passes, arguments)
     if machine is None:
@@ -144,18 +143,12 @@ def bench(arguments: argparse.Namespace) -> int:
     if not plans:
         return 1
     found = _run(plans, passes, notes, arguments, machine)
-    _clear()
+    clear_progress()
     if arguments.format == "json":
         print(bench_json(found), end="")
     else:
-        style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-        print(bench_text(found, style), end="")
+        print(bench_text(found, style()), end="")
     return 1 if notes or found.failed else 0
-
-
-def _wrong(text: str) -> int:
-    print(f"error: {text}", file=sys.stderr)
-    return 2
 
 
 def _passes(arguments: argparse.Namespace) -> tuple[Pass, ...]:
@@ -210,19 +203,19 @@ def _plans(
             )
             plans += planned(subject, _sets(program, known, arguments))
         except Refused as refusal:
-            _clear()
+            clear_progress()
             print(refusal, file=sys.stderr)
             notes.append(f"{program.name} has no kernels")
             continue
         except Mistake as mistake:
-            _clear()
+            clear_progress()
             source = program.source if mistake.span is not None else Source("", "")
             raise ListingError([mistake], source) from None
         if subject.refused:
-            _clear()
+            clear_progress()
             print(subject.refused, file=sys.stderr)
             notes.append(f"{program.name} has no kernels of a backward pass")
-    _clear()
+    clear_progress()
     return plans, notes
 
 
@@ -302,12 +295,5 @@ def _target(path: str, found: Bench, suffix: str) -> str:
 
 def _progress(done: int, total: int, text: str) -> None:
     """Show a bar on a terminal; nothing elsewhere."""
-    if sys.stderr.isatty():
-        bar = "#" * (20 * done // max(total, 1))
-        line = f"[{bar:<20}] {done}/{total} {text}"
-        print(f"\r\x1b[K{line[:100]}", end="", file=sys.stderr, flush=True)
-
-
-def _clear() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    bar = "#" * (20 * done // max(total, 1))
+    show_progress(f"[{bar:<20}] {done}/{total} {text}")

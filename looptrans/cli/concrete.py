@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from looptrans.cli.at import Given
-from looptrans.ir.condition import Relation, walk_condition
+from looptrans.ir.condition import compared
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.program import Array, Contract, Program
@@ -124,11 +124,9 @@ def _check(program: Program, sizes: Mapping[str, int], contents: Mapping[str, Ce
 def _arrays_in(contract: Contract) -> set[str]:
     """Return the integer arrays a contract is about."""
     ranges = [generator.range for generator in contract.generators]
-    indices = [index for each in ranges for index in (each.start, each.stop)]
+    indices = [index for each in ranges for index in each.ends]
     for condition in (contract.condition, *(each.condition for each in contract.generators)):
-        for part in walk_condition(condition):
-            if isinstance(part, Relation):
-                indices += [part.left, part.right]
+        indices += compared(condition)
     return {term.array for index in indices for term in opaque_terms(index)}
 
 

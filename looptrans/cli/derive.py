@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from typing import TYPE_CHECKING
 
+from looptrans.cli.terminal import STATUS, refused, style
 from looptrans.cli.verb import (
     FORMS,
     Verbs,
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from looptrans.derivation.step import Derivation, Form
     from looptrans.ir.program import Program
 
-STATUS = {"legal": 0, "illegal": 1, "unknown": 3}
 GOALS = ("forward", "backward", "split")
 # The options that only one goal has.
 OWN = {
@@ -122,20 +120,18 @@ def _size(text: str) -> int:
 def derive(arguments: argparse.Namespace) -> int:
     """Print the derivation."""
     from looptrans.derivation.saved import saved
-    from looptrans.reports import Style, render_derivation
+    from looptrans.reports import render_derivation
 
     program = load_listing(arguments)
     problem = _mistake(arguments, program)
     if problem:
-        print(f"error: {problem}", file=sys.stderr)
-        return 2
+        return refused(problem)
     found = _derived(arguments, program)
-    style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
     if arguments.output is not None:
         from looptrans.cli.output import write_text
 
         write_text(arguments.output, saved(found))
-    print(render_derivation(found, arguments.format, style), end="")
+    print(render_derivation(found, arguments.format, style()), end="")
     return STATUS[found.decision]
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from looptrans.cli.terminal import refused
 from looptrans.cli.verb import FORMS, PASSES, Verbs, add_listing, add_of, add_verb, file_name
 
 if TYPE_CHECKING:
@@ -95,25 +96,25 @@ def emit(arguments: argparse.Namespace) -> int:
 
     whole = not arguments.file
     if whole and not arguments.check:
-        return _usage("name a listing, as in looptrans emit specs/matmul.py")
+        return refused("name a listing, as in looptrans emit specs/matmul.py")
     if arguments.split and arguments.passes not in (None, "forward"):
-        return _usage("--split is about the forward pass: leave --pass out")
+        return refused("--split is about the forward pass: leave --pass out")
     passes = _passes(arguments, whole)
     if "backward" not in passes and (arguments.of or arguments.form != "kernels"):
-        return _usage("--of and --form are about a backward pass: add --pass backward")
+        return refused("--of and --form are about a backward pass: add --pass backward")
     targets = arguments.file or sorted(str(path) for path in Path(LISTINGS).glob("*.py"))
     if not targets:
-        return _usage(f"there are no listings in {LISTINGS}/ here; name a FILE")
+        return refused(f"there are no listings in {LISTINGS}/ here; name a FILE")
     programs = [load(target) for target in targets]
     stems = {module_name(program): program for program in programs}
     if len(stems) < len(programs):
         names = [module_name(program) for program in programs]
         name = min(name for name in names if names.count(name) > 1)
-        return _usage(f"{names.count(name)} listings are called {name}; emit them apart")
+        return refused(f"{names.count(name)} listings are called {name}; emit them apart")
     for program in programs:
         problem = _unknown_output(program, arguments.of or ())
         if problem:
-            return _usage(problem)
+            return refused(problem)
 
     status = 0
     for program in programs:
@@ -191,11 +192,6 @@ def _notes(made: Made) -> list[str]:
         return list(dict.fromkeys((*made.blocks.notes, *made.parts.notes)))
     notes = (*made.found.notes, *made.forward.notes, *made.backward.notes)
     return list(dict.fromkeys(notes))
-
-
-def _usage(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return 2
 
 
 def _write(folder: str | None, made: Made) -> None:

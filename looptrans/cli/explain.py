@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import sys
 
+from looptrans.cli.terminal import refused
 from looptrans.cli.verb import Verbs, add_verb
 from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.verdict import CertificateKind
@@ -77,9 +77,8 @@ def explain(arguments: argparse.Namespace) -> int:
             print(f"{kind}: {title}\n\n{text}")
             return 0
     if found is None:
-        print(f"error: there is no code {arguments.code!r}", file=sys.stderr)
-        print(f"  help: the codes are {', '.join((*mistakes, *CERTIFICATES))}", file=sys.stderr)
-        return 2
+        known = ", ".join((*mistakes, *CERTIFICATES))
+        return refused(f"there is no code {arguments.code!r}", f"the codes are {known}")
     print(f"{found.code}: {found.title}\n\n{inspect.cleandoc(found.__doc__ or '')}")
     return 0
 
@@ -89,7 +88,7 @@ def _mistakes() -> dict[str, type[Mistake]]:
     from looptrans.emit.refusal import NoBackward, NoKernel
     from looptrans.executor.errors import EXECUTION_MISTAKES
     from looptrans.frontend.mistakes import MISTAKES
-    from looptrans.transforms.editing.nest import NEST_MISTAKES
+    from looptrans.transforms.editing.errors import NEST_MISTAKES
     from looptrans.transforms.mistakes import REFUSALS, SCRIPT_MISTAKES, Undecided
 
     found: list[type[Mistake]] = [*MISTAKES, *EXECUTION_MISTAKES, *SCRIPT_MISTAKES, *NEST_MISTAKES]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
+from looptrans.cli.terminal import refused, style
 from looptrans.cli.verb import (
     Verbs,
     add_format,
@@ -103,7 +103,6 @@ def inspect(arguments: argparse.Namespace) -> int:
     from looptrans.emit.split import emitted_split
     from looptrans.frontend import load
     from looptrans.reports.inspect import configurations_text, inspection_json, inspection_text
-    from looptrans.reports.style import Style
     from looptrans.runtime.inspecting.arguments import BadRequest
     from looptrans.runtime.inspecting.inspect import (
         ToolsMissing,
@@ -114,15 +113,12 @@ def inspect(arguments: argparse.Namespace) -> int:
     from looptrans.runtime.inspecting.inspect import inspect as inspected
 
     if arguments.split and arguments.which != "forward":
-        print("error: --split is about the forward pass: leave --pass out", file=sys.stderr)
-        return 2
+        return refused("--split is about the forward pass: leave --pass out")
     for name, value in (*arguments.sizes, *arguments.config):
         if not isinstance(value, int) or not 0 < value < 2**31:
-            print(f"error: {name}={value} is no integer above 0", file=sys.stderr)
-            return 2
+            return refused(f"{name}={value} is no integer above 0")
     if arguments.configs and arguments.config:
-        print("error: --configs compiles all there are: leave out --config", file=sys.stderr)
-        return 2
+        return refused("--configs compiles all there are: leave out --config")
     try:
         program = load(arguments.file)
         if arguments.split:
@@ -144,17 +140,14 @@ def inspect(arguments: argparse.Namespace) -> int:
         print(refusal, file=sys.stderr)
         return 1
     except BadRequest as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return refused(error)
     except ToolsMissing as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 3
+        return refused(error, status=3)
     if arguments.format == "json":
         print(inspection_json(found), end="")
     else:
-        style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
         shown = configurations_text if arguments.configs else inspection_text
-        print(shown(found, style), end="")
+        print(shown(found, style()), end="")
     if not found.refused:
         return 0
     return 3 if all(refusal.missing for refusal in found.refused) else 1

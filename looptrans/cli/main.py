@@ -12,14 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from looptrans import __version__
-from looptrans.cli.analysis import (
-    add_claims,
-    add_ddg,
-    add_deps,
-    add_loops,
-    add_report,
-    add_scc,
-)
+from looptrans.cli.analysis import add_claims, add_ddg, add_deps, add_loops, add_report, add_scc
 from looptrans.cli.bench import add_bench
 from looptrans.cli.derive import add_derive
 from looptrans.cli.emit import add_emit
@@ -28,13 +21,13 @@ from looptrans.cli.inspect import add_inspect
 from looptrans.cli.recheck import add_recheck
 from looptrans.cli.run import add_run
 from looptrans.cli.show import add_show
+from looptrans.cli.terminal import FAILED, FINE
 from looptrans.cli.transform import add_apply, add_check
 from looptrans.cli.variant import add_variant
 from looptrans.cli.verb import Verbs
 from looptrans.cli.verify import add_verify
 from looptrans.ir.diagnostic import ListingError
 
-FINE, NEGATIVE, FAILED, UNKNOWN = 0, 1, 2, 3
 INTERRUPTED = 130
 # What the system says of a disk that takes no more of the output.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

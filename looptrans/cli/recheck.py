@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from looptrans.cli.terminal import refused
 from looptrans.cli.verb import Verbs, add_verb
 
 DESCRIPTION = """\
@@ -46,9 +47,7 @@ def recheck(arguments: argparse.Namespace) -> int:
                 (error.strerror or reason).lower(),
                 "check the path and its permissions",
             )
-        print(f"error: cannot recheck {arguments.file}: {reason}", file=sys.stderr)
-        print(f"  help: {remedy}", file=sys.stderr)
-        return 2
+        return refused(f"cannot recheck {arguments.file}: {reason}", remedy)
     for problem in problems:
         print(problem)
     if problems:

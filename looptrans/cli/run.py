@@ -16,6 +16,7 @@ from looptrans.cli.verb import (
 )
 from looptrans.ir.diagnostic import ListingError, Mistake
 from looptrans.ir.source import Source
+from looptrans.ir.walk import is_parallel
 
 if TYPE_CHECKING:
     from looptrans.executor.log import AccessLog
@@ -109,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(program: Program, arguments: argparse.Namespace) -> int:
-    from looptrans.executor import AccessLog, RaceLog, execute_on, is_parallel, prepare
+    from looptrans.executor import AccessLog, RaceLog, execute_on, prepare
     from looptrans.reports.archive import read_archive, write_archive
     from looptrans.reports.outputs import outputs_json, outputs_text
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from looptrans.cli.terminal import STATUS, style
 from looptrans.cli.verb import (
     Verbs,
     add_budget,
@@ -22,9 +22,7 @@ from looptrans.cli.verb import (
 
 if TYPE_CHECKING:
     from looptrans.ir.step import Step
-    from looptrans.reports import Style
 
-STATUS = {"legal": 0, "illegal": 1, "unknown": 3}
 
 SYNTAX = """\
 A transformation T is a name with arguments, "interchange(i, j)". Quote it: parentheses, ; and *
@@ -135,7 +133,7 @@ def check(arguments: argparse.Namespace) -> int:
     from looptrans.reports import render_verdict
 
     steps, untried = _steps(arguments)
-    text = render_verdict(steps, arguments.format, _style(sys.stdout), untried)
+    text = render_verdict(steps, arguments.format, style(), untried)
     print(text, end="")
     return _status(steps)
 
@@ -147,11 +145,11 @@ def apply(arguments: argparse.Namespace) -> int:
     steps, untried = _steps(arguments)
     status = _status(steps)
     if arguments.format == "text":
-        print(render_verdict(steps, "text", _style(sys.stderr), untried), end="", file=sys.stderr)
+        print(render_verdict(steps, "text", style(sys.stderr), untried), end="", file=sys.stderr)
     text = render_applied(
         steps,
         arguments.format,
-        _style(sys.stdout),
+        style(),
         "steps" if arguments.steps else "diff" if arguments.diff else "last",
         anyway=arguments.show_anyway,
     )
@@ -187,9 +185,3 @@ def _steps(arguments: argparse.Namespace) -> tuple[Sequence[Step], Sequence[str]
 
 def _status(steps: Sequence[Step]) -> int:
     return next((STATUS[s.verdict.decision] for s in steps if s.verdict.decision != "legal"), 0)
-
-
-def _style(stream: TextIO) -> Style:
-    from looptrans.reports import Style
-
-    return Style(colour=stream.isatty() and not os.environ.get("NO_COLOR"))

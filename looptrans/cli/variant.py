@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from looptrans.cli.terminal import refused
 from looptrans.cli.verb import Verbs, add_verb
 
 EXAMPLES = """
@@ -88,9 +88,7 @@ def variant(arguments: argparse.Namespace) -> int:
     try:
         print(compose(Options(**values), arguments.name).text, end="")
     except Conflict as conflict:
-        print(f"error: {conflict}", file=sys.stderr)
-        print(f"  help: {_remedy(conflict.options, values)}", file=sys.stderr)
-        return 2
+        return refused(conflict, _remedy(conflict.options, values))
     return 0
 
 

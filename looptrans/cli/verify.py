@@ -6,11 +6,11 @@ Gradients are compared with what torch's autograd makes of the listing's stateme
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from looptrans.cli.terminal import clear_progress, refused, show_progress, style
 from looptrans.cli.verb import (
     FORMS,
     Verbs,
@@ -131,15 +131,13 @@ def verify(arguments: argparse.Namespace) -> int:
     from looptrans.frontend import load
     from looptrans.ir.diagnostic import ListingError, Mistake
     from looptrans.ir.source import Source
-    from looptrans.reports.style import Style
     from looptrans.reports.verify import verification_json, verification_text
     from looptrans.runtime.running.device import NoDevice, prepare_device
 
     program = load(arguments.file)
     mistake_in = _mistake(program, arguments)
     if mistake_in:
-        print(f"error: {mistake_in}", file=sys.stderr)
-        return 2
+        return refused(mistake_in)
     try:
         device = prepare_device(arguments.device)
         # It imports torch, and so what can be missing.
@@ -147,8 +145,7 @@ def verify(arguments: argparse.Namespace) -> int:
         from looptrans.runtime.verifying.split import verify_split
         from looptrans.runtime.verifying.verify import CannotVerify, NeedsGpu
     except NoDevice as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return refused(error)
     sizes = None if arguments.sizes is None else [dict(each) for each in arguments.sizes]
     try:
         if arguments.split:
@@ -168,19 +165,18 @@ def verify(arguments: argparse.Namespace) -> int:
                 arguments.form,
             )
     except (Refused, CannotVerify) as refusal:
-        _clear()
+        clear_progress()
         print(refusal, file=sys.stderr)
         return 3 if isinstance(refusal, NeedsGpu) else 1
     except Mistake as mistake:
-        _clear()
+        clear_progress()
         source = program.source if mistake.span is not None else Source("", "")
         raise ListingError([mistake], source) from None
-    _clear()
+    clear_progress()
     if arguments.format == "json":
         print(verification_json(report), end="")
     else:
-        style = Style(colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-        print(verification_text(report, style), end="")
+        print(verification_text(report, style()), end="")
     return 0 if report.passed else 1
 
 
@@ -205,11 +201,4 @@ def _mistake(program: Program, arguments: argparse.Namespace) -> str:
 
 def _progress() -> Callable[[str], None] | None:
     """Return what shows the current step on a terminal; None where there is no terminal."""
-    if not sys.stderr.isatty():
-        return None
-    return lambda text: print(f"\r\x1b[K{text[:78]}", end="", file=sys.stderr, flush=True)
-
-
-def _clear() -> None:
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return show_progress if sys.stderr.isatty() else None

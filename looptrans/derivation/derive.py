@@ -42,12 +42,7 @@ from looptrans.derivation.one_loop.writing import reread, without
 from looptrans.derivation.order import in_order
 from looptrans.derivation.ordinary import contractible
 from looptrans.derivation.passes_joined import one_pass, sums
-from looptrans.derivation.step import (
-    Derivation,
-    Goal,
-    NotDone,
-    NotNeeded,
-)
+from looptrans.derivation.step import Derivation, Goal, NotDone, NotNeeded
 from looptrans.derivation.together import (
     extrema_in_loops,
     own_arrays,
@@ -65,11 +60,7 @@ from looptrans.ir.remember import remembered
 from looptrans.ir.value import Whole
 from looptrans.ir.verdict import Decision
 from looptrans.ir.walk import nodes
-from looptrans.transforms.editing.tree import (
-    LoopPath,
-    loop_paths,
-    node_at,
-)
+from looptrans.transforms.editing.tree import LoopPath, loop_paths, node_at
 from looptrans.transforms.moved.powers import with_powers_of_two
 
 Nests: TypeAlias = Literal[

@@ -22,8 +22,8 @@ from looptrans.derivation.handed_on.whole_rows import rows_handed_on
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.joined.loops_as_sums import added_to_rows, sum_loops
 from looptrans.derivation.work import Work, loop_name
-from looptrans.ir.program import Assign, If, Loop, Program
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.walk import placed, relations_in
 from looptrans.transforms.editing.tree import statements_in
 
 
@@ -190,7 +190,5 @@ def _looks(loop: Loop, arrays: Collection[str]) -> bool:
     """Tell whether a loop goes over cells of some arrays that it reads."""
     return any(
         not each.is_write and each.access.array in arrays and mentions(each.access, loop.variable)
-        for node in nodes(loop.body)
-        if isinstance(node, Assign | If)
-        for each in accesses(node)
+        for each in relations_in(loop.body)
     )

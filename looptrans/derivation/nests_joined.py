@@ -16,16 +16,11 @@ from looptrans.derivation.joined.apart import (
     with_one_cut,
 )
 from looptrans.derivation.joined.side_by_side import worth_joining
-from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Assign, Loop, Node, Program
-from looptrans.transforms.editing.tree import (
-    Position,
-    block_at,
-    blocks_of,
-    loop_paths,
-)
+from looptrans.ir.walk import read_in, written_in
+from looptrans.transforms.editing.tree import Position, block_at, blocks_of, loop_paths
 
 
 def side_by_side(work: Work) -> None:

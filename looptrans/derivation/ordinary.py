@@ -20,8 +20,10 @@ from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import listed, sites_of
-from looptrans.transforms.editing.nest import find_loop, finished, fresh_name, node_at, replace_at
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.privacy import with_private
+from looptrans.transforms.editing.tree import find_loop, node_at, replace_at
 from looptrans.transforms.judging.check import check_storage, reordered
 from looptrans.transforms.script import apply_all
 from looptrans.transforms.steps.parallelize import require_sequential

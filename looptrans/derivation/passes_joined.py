@@ -11,11 +11,7 @@ from looptrans.derivation.joined.loops_as_sums import (
     mixed_loops,
     sum_loops,
 )
-from looptrans.derivation.joined.passes import (
-    Passes,
-    brought_out,
-    passes,
-)
+from looptrans.derivation.joined.passes import Passes, brought_out, passes
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Loop

@@ -14,7 +14,7 @@ import math
 from typing import Any, TypeAlias
 
 from looptrans.adjoint.rewriting.spelled import LOOPS
-from looptrans.algebra.certificate import digest, law_tree
+from looptrans.algebra.certificate import digest, is_same_tree, law_tree
 from looptrans.derivation.backward import BEGUN, passes
 from looptrans.derivation.derive import derive
 from looptrans.derivation.joined.sharing import alternatives, formed
@@ -177,7 +177,7 @@ def _problems(found: dict[str, Tree]) -> list[str]:
     problems = _fields(found, wanted, "the derivation")
     if problems:
         return problems
-    if not _same(found["schema"], SCHEMA):
+    if not is_same_tree(found["schema"], SCHEMA):
         problems.append(f"the schema is {found['schema']!r}, not {SCHEMA!r}")
     if not isinstance(found["steps"], list):
         return [*problems, "the steps are no list"]
@@ -189,7 +189,7 @@ def _problems(found: dict[str, Tree]) -> list[str]:
     program = _program(found["listing"])
     if isinstance(program, str):
         return [*problems, f"the listing: {program}"]
-    if not _same(found["program"], program.name):
+    if not is_same_tree(found["program"], program.name):
         problems.append("the program has another name than its listing")
     first = program
     reached: dict[str, Program] = {}
@@ -206,7 +206,7 @@ def _problems(found: dict[str, Tree]) -> list[str]:
         # Its steps are of the right form.
         problems += _backward(found, first, reached.get("backward nest"))
     rest = {name: value for name, value in found.items() if name != "digest"}
-    if not _same(found["digest"], digest(rest)):
+    if not is_same_tree(found["digest"], digest(rest)):
         problems.append("the digest is not that of the rest of the file")
     return problems
 
@@ -270,7 +270,7 @@ def _backward(found: dict[str, Tree], first: Program, nests: Program | None) -> 
         verdict = error.decision
     if steps[at + 1 :] != [(step.kind, list(step.arguments)) for step in more]:
         problems.append(f"its steps do not lead to the form {found['form']!r}")
-    if not _same(found["verdict"], verdict):
+    if not is_same_tree(found["verdict"], verdict):
         problems.append(f"the verdict is {found['verdict']!r}, which its steps do not show")
     return problems + _said(found, first, nests, (of, wrt))
 
@@ -295,7 +295,7 @@ def _said(
     return [
         f"{name} is not what was found again{_where(found[name], value)}"
         for name, value in _backward_document(again).items()
-        if not _same(found[name], value)
+        if not is_same_tree(found[name], value)
     ]
 
 
@@ -337,7 +337,7 @@ def _step(number: int, step: Tree, program: Program, problems: list[str]) -> Pro
     if fresh.decision != "legal":
         problems.append(f"{what}: it is {fresh.decision}")
     for name, value in step_document(fresh).items():
-        if not _same(step[name], value):
+        if not is_same_tree(step[name], value):
             where = _where(step[name], value)
             problems.append(f"{what}: {name} is not what was found again{where}")
     return following
@@ -367,19 +367,14 @@ def _program(text: Tree) -> Program | str:
         return f"it cannot be read: {str(error).splitlines()[0] if str(error) else error}"
 
 
-def _same(a: Tree, b: Tree) -> bool:
-    """Tell whether two trees are equal, types of numbers included."""
-    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
-
-
 def _where(a: Tree, b: Tree) -> str:
     """Return where two trees differ first, `: at equations, 0, left`."""
     path: list[str] = []
     while True:
         if isinstance(a, dict) and isinstance(b, dict) and set(a) == set(b):
-            key = next((key for key in b if not _same(a[key], b[key])), None)
+            key = next((key for key in b if not is_same_tree(a[key], b[key])), None)
         elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-            key = next((n for n in range(len(b)) if not _same(a[n], b[n])), None)
+            key = next((n for n in range(len(b)) if not is_same_tree(a[n], b[n])), None)
         else:
             key = None
         if key is None:

@@ -17,7 +17,7 @@ from looptrans.derivation.nests_joined import side_by_side
 from looptrans.derivation.passes_joined import one_pass, runs, sums, sums_before_rows
 from looptrans.derivation.work import Work
 from looptrans.ir.program import Assign, Program
-from looptrans.ir.value import Reduce, Value, walk_value
+from looptrans.ir.value import Value, has_reduction, reductions
 from looptrans.ir.walk import placed
 
 
@@ -144,12 +144,11 @@ def extrema_in_loops(work: Work) -> None:
 
 def _is_over_extrema(value: Value) -> bool:
     """Tell whether a value has a reduction over extrema of sums."""
-    inside = [part for part in walk_value(value) if isinstance(part, Reduce)]
+    inside = list(reductions(value))
     return any(
-        inner.function != "sum" and any(isinstance(p, Reduce) for p in walk_value(inner.body))
+        inner.function != "sum" and has_reduction(inner.body)
         for outer in inside
-        for inner in walk_value(outer.body)
-        if isinstance(inner, Reduce)
+        for inner in reductions(outer.body)
     )
 
 

@@ -21,8 +21,7 @@ from looptrans.emit.arguments import (
     Stride,
     is_constexpr,
 )
-from looptrans.emit.module import Names, module, names, parameters, signature, taken
-from looptrans.emit.parameters import Parameters
+from looptrans.emit.module import Names, module, names, signature, taken
 
 __all__ = [
     "Argument",
@@ -30,7 +29,6 @@ __all__ = [
     "IndexType",
     "LaneCount",
     "Names",
-    "Parameters",
     "Pointer",
     "Positive",
     "RealNumber",
@@ -39,7 +37,6 @@ __all__ = [
     "is_constexpr",
     "module",
     "names",
-    "parameters",
     "signature",
     "taken",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.blocks.block_ir.arithmetic import mapped
-from looptrans.blocks.block_ir.expr import Dot, Expr, Load, Name, dims_of, kind_of, walk
+from looptrans.blocks.block_ir.expr import Dot, Expr, Load, Name, dims_of, kind_of, names_of, walk
 from looptrans.blocks.block_ir.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop
 
 
@@ -43,7 +43,7 @@ def _behind(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         if product is None or not isinstance(op, Let):
             found.append(_inside(op))
             continue
-        read = _names(product)
+        read = names_of(product)
         moved: list[Op] = []
         kept: list[Op] = []
         while found and isinstance(last := found[-1], Let) and isinstance(last.value, Load):
@@ -51,7 +51,7 @@ def _behind(ops: tuple[Op, ...]) -> tuple[Op, ...]:
                 moved.append(found.pop())
             else:
                 # What says where it is read stays before it.
-                read |= _names(last.value)
+                read |= names_of(last.value)
                 kept.append(found.pop())
         found += reversed(kept)
         if not moved:
@@ -61,10 +61,6 @@ def _behind(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         found += reversed(moved)
         found.append(replace(op, value=_of_named(op, product)))
     return tuple(found)
-
-
-def _names(expr: Expr) -> set[str]:
-    return {part.name for part in walk(expr) if isinstance(part, Name)}
 
 
 def _of_named(let: Let, product: Dot) -> Expr:
@@ -77,7 +73,7 @@ def _product(let: Let) -> Dot | None:
     """Return the one product that a value is worked out from, where it is as large as the value."""
     parts = list(walk(let.value))
     products = [part for part in parts if isinstance(part, Dot)]
-    if len(products) != 1 or products[0] is let.value or let.name in _names(let.value):
+    if len(products) != 1 or products[0] is let.value or let.name in names_of(let.value):
         return None
     (product,) = products
     is_whole = dims_of(product) == (let.dims or dims_of(let.value))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from looptrans.blocks.block_ir.arithmetic import mentions
-from looptrans.blocks.block_ir.expr import Binary, Call, Dot, Name, walk
+from looptrans.blocks.block_ir.expr import Binary, Call, Dot, Name, names_of
 from looptrans.blocks.block_ir.ops import Branch, ElementLoop, Let, Op, RowBlock, TileLoop, exprs_of
 
 _NOTE = "some rows have not begun, or have ended"
@@ -111,7 +111,7 @@ def _exposed(ops: tuple[Op, ...]) -> frozenset[str]:
     found: set[str] = set()
     known: set[str] = set()
     for op in ops:
-        looked_at = {p.name for e in exprs_of(op) for p in walk(e) if isinstance(p, Name)}
+        looked_at = {name for expr in exprs_of(op) for name in names_of(expr)}
         match op:
             case TileLoop(body=body) | ElementLoop(body=body) | RowBlock(body=body):
                 looked_at |= _exposed(body)

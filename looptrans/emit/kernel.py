@@ -44,11 +44,7 @@ from looptrans.blocks.passes.described import (
 from looptrans.blocks.passes.flipped import flipped
 from looptrans.blocks.passes.late import has_late, late_body
 from looptrans.blocks.passes.overwritten import overwritten
-from looptrans.emit.arguments import (
-    Argument,
-    BlockSize,
-    decorator,
-)
+from looptrans.emit.arguments import Argument, BlockSize, decorator
 from looptrans.emit.begun import BEGUN, hidden_zeros, size_of
 from looptrans.emit.beside import loaded_behind
 from looptrans.emit.both_ends import both_ends

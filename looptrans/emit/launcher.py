@@ -10,12 +10,9 @@ from looptrans.emit.facts import Facts
 from looptrans.emit.head import array_text
 from looptrans.emit.launches import Launches, literal
 from looptrans.emit.layout import COLUMNS, INDENT, filled, fits, words
-from looptrans.emit.parameters import launcher_parameters
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Array, Parameter, Program
 from looptrans.transforms.editing.accesses import listed
-
-__all__ = ["Launcher", "launcher_parameters"]
 
 _WORDS = {
     "float": "float16, bfloat16 or float32",

@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.rewriting.gathered import Gathered, with_sums_gathered
 from looptrans.adjoint.rewriting.mirrored import Mirrored, with_mirrors_apart
 from looptrans.adjoint.rewriting.repetitions import Repetitions, with_repetitions_written_out
-from looptrans.blocks.block_ir.ops import (
-    MOST_DIMS,
-    has_products,
-    most_dims,
-    stored_blocks,
-)
+from looptrans.blocks.block_ir.ops import MOST_DIMS, has_products, most_dims, stored_blocks
 from looptrans.blocks.block_ir.program import BlockProgram, NotLowered, Rounding
 from looptrans.blocks.fitting.whole_rows import (
     multiplies_over_lanes,
@@ -35,7 +30,7 @@ from looptrans.emit.notes import notes_on
 from looptrans.emit.refusal import Races, Refused, Unseen
 from looptrans.ir.program import Assign, Loop, Program
 from looptrans.ir.value import Read, Reduce, walk_value
-from looptrans.ir.walk import live_out, loops, nodes
+from looptrans.ir.walk import is_parallel, live_out, nodes
 from looptrans.transforms.judging.check import check_races
 from looptrans.version import __version__
 
@@ -151,7 +146,7 @@ def _of_the_same(
 
 def _require_no_races(program: Program) -> None:
     """Require that a listing with parallel loops has one result, as far as can be told."""
-    if not any(loop.execution == "parallel" for loop in loops(program)):
+    if not is_parallel(program):
         return
     found = check_races(program)
     if found.decision == "illegal":

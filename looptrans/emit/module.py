@@ -17,7 +17,6 @@ from looptrans.emit.identifiers import MODULE_WORDS, Scope, identifier, in_ascii
 from looptrans.emit.kernel import KernelText, kernel_text
 from looptrans.emit.launcher import Launcher
 from looptrans.emit.needs import needs_of
-from looptrans.emit.parameters import Parameters, launcher_parameters
 from looptrans.emit.runtime_text import ELEMENT_TYPES, FITTING, FUNCTIONS, INTERPRETED
 from looptrans.emit.together import together
 
@@ -65,11 +64,6 @@ def signature(kernel: Kernel) -> tuple[Argument, ...]:
 def taken(kernel: Kernel) -> frozenset[str]:
     """Return every identifier that is in use in the emitted kernel."""
     return kernel_text(kernel, kernel.name).identifiers
-
-
-def parameters(program: BlockProgram) -> Parameters:
-    """Return what the launcher of a program is called with."""
-    return launcher_parameters(program)
 
 
 def module(program: BlockProgram, *, version: str) -> str:

@@ -48,7 +48,7 @@ def _said_of(array: Array) -> Iterator[str]:
 
 def _on_parts(blocks: BlockProgram) -> Iterator[str]:
     """Yield a note for each loop over arguments that is a single program's, and may be several'."""
-    given = {array.name for array in blocks.listing.arrays if array.role == "input"}
+    given = blocks.listing.input_names
     for kernel in blocks.kernels:
         for op in kernel.body:
             if kernel.grid or not isinstance(op, TileLoop):
@@ -65,7 +65,7 @@ def _on_parts(blocks: BlockProgram) -> Iterator[str]:
 
 def _on_pairs(blocks: BlockProgram) -> Iterator[str]:
     """Yield a note for each argument of whose rows each pair has one, and no matrix product."""
-    given = {array.name for array in blocks.listing.arrays if array.role == "input"}
+    given = blocks.listing.input_names
     exprs = [
         expr for kernel in blocks.kernels for op in ops_in(kernel.body) for expr in exprs_of(op)
     ]

@@ -9,7 +9,7 @@ from looptrans.blocks.block_ir.expr import walk as walk_expr
 from looptrans.blocks.block_ir.ops import exprs_of, ops_in
 from looptrans.blocks.block_ir.program import BlockProgram
 from looptrans.emit.sizes import Solved, solved
-from looptrans.ir.condition import Every, Relation
+from looptrans.ir.condition import Relation
 from looptrans.ir.index import Arith, Index, Opaque, Var, parameters, walk
 from looptrans.ir.program import Array, Parameter, Program
 
@@ -93,12 +93,9 @@ def launcher_parameters(program: BlockProgram) -> Parameters:
 def _equations(listing: Program) -> tuple[tuple[Index, Index], ...]:
     """Return the index expressions of sizes alone that the listing assumes to be equal."""
     found = []
-    for contract in listing.contracts:
-        whole = contract.condition
-        for part in whole.parts if isinstance(whole, Every) else (whole,):
-            if not isinstance(part, Relation) or part.op != "==" or contract.generators:
-                continue
-            nodes = (*walk(part.left), *walk(part.right))
+    for condition in listing.stated:
+        if isinstance(condition, Relation) and condition.op == "==":
+            nodes = (*walk(condition.left), *walk(condition.right))
             if not any(isinstance(node, Var | Opaque) for node in nodes):
-                found.append((part.left, part.right))
+                found.append((condition.left, condition.right))
     return tuple(found)

@@ -78,7 +78,7 @@ def generators_python(generators: tuple[Generator, ...], names: Mapping[str, str
     text = []
     for generator in generators:
         bounds = generator.range
-        ends = [index_python(end, names) for end in (bounds.start, bounds.stop)]
+        ends = [index_python(end, names) for end in bounds.ends]
         ends += [str(bounds.step)] * (bounds.step != 1)
         text.append(f"for {generator.variable} in range({', '.join(ends)})")
         if generator.condition != Truth(True):

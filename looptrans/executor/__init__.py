@@ -13,7 +13,7 @@ from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.executor.log import AccessLog, Entry
 from looptrans.executor.races import Race, RaceLog, Touch
-from looptrans.executor.run import execute, execute_on, is_parallel, output_names
+from looptrans.executor.run import execute, execute_on, output_names
 
 __all__ = [
     "AccessLog",
@@ -25,7 +25,6 @@ __all__ = [
     "Touch",
     "execute",
     "execute_on",
-    "is_parallel",
     "output_names",
     "prepare",
 ]

@@ -14,6 +14,7 @@ from looptrans.ir.condition import (
     Relation,
     Some,
     approximated,
+    compared,
     walk_condition,
 )
 from looptrans.ir.evaluate import Evaluator, Unknown
@@ -78,10 +79,8 @@ class Boxes:
         """
         for contract in program.contracts:
             for variables in self._instances(contract.generators, {}):
-                for part in walk_condition(contract.condition):
-                    if isinstance(part, Relation):
-                        self._index(part.left, variables)
-                        self._index(part.right, variables)
+                for side in compared(contract.condition):
+                    self._index(side, variables)
         self._straight = _straight_variables(program)
         self._body(program.body, {})
 
@@ -230,14 +229,14 @@ def _straight_variables(program: Program) -> frozenset[str]:
     for place in placed(program):
         bent |= set(_bending(place.node))
         for loop in place.loops:
-            bent |= {*variables_of(loop.range.start), *variables_of(loop.range.stop)}
+            bent |= loop.range.variables
         for condition in place.conditions:
             bent |= set(_compared(condition))
         for relation in accesses(place.node):
             bent |= set(_compared(relation.condition))
             for generator in relation.generators:
                 found.add(generator.variable)
-                bent |= {*variables_of(generator.range.start), *variables_of(generator.range.stop)}
+                bent |= generator.range.variables
                 bent |= set(_compared(generator.condition))
             for subscript in relation.access.subscripts:
                 bent |= set() if isinstance(subscript, Whole) else set(_bent(subscript))

@@ -12,18 +12,7 @@ from looptrans.executor.private import PrivateStore
 from looptrans.executor.storage import Scalar, Store
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.evaluate import ARITHMETIC, COMPARE
-from looptrans.ir.index import (
-    Arith,
-    Extremum,
-    Index,
-    Int,
-    Let,
-    Neg,
-    Opaque,
-    Param,
-    Var,
-    walk,
-)
+from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Opaque, Param, Var, walk
 from looptrans.ir.source import Span
 from looptrans.ir.value import Value
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from looptrans.executor.errors import ContractViolated, IndexDividedByZero, SubscriptOutside
-from looptrans.ir.condition import Comparison, Condition, Every, Relation, walk_condition
+from looptrans.ir.condition import (
+    Comparison,
+    Condition,
+    Relation,
+    compared,
+    conjuncts,
+    walk_condition,
+)
 from looptrans.ir.evaluate import Evaluator
-from looptrans.ir.index import Index, opaque_terms, parameters
+from looptrans.ir.index import opaque_terms, parameters
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Contract, Program
 
@@ -91,7 +98,7 @@ def check_sizes(program: Program, sizes: Mapping[str, int]) -> None:
         contract
         for contract in program.contracts
         if not contract.generators
-        and not any(True for side in _sides(contract.condition) for _ in opaque_terms(side))
+        and not any(True for side in compared(contract.condition) for _ in opaque_terms(side))
     )
     check_contracts(replace(program, contracts=alone), sizes, {})
 
@@ -99,19 +106,12 @@ def check_sizes(program: Program, sizes: Mapping[str, int]) -> None:
 def _shown(condition: Condition, variables: Mapping[str, int], evaluator: Evaluator) -> str:
     """Write out the values of everything the condition mentions."""
     values: dict[str, int] = dict(variables)
-    for index in _sides(condition):
+    for index in compared(condition):
         for name in parameters(index):
             values.setdefault(name, evaluator.parameters[name])
         for term in opaque_terms(index):
             values[index_text(term)] = evaluator.index(term, variables)
     return ", ".join(f"{name}={value}" for name, value in values.items())
-
-
-def _sides(condition: Condition) -> Iterator[Index]:
-    for part in walk_condition(condition):
-        if isinstance(part, Relation):
-            yield part.left
-            yield part.right
 
 
 def is_satisfied(
@@ -163,21 +163,11 @@ def repair(
         for contract in program.contracts:
             for variables in evaluator.instances(contract.generators, {}):
                 if not evaluator.holds(contract.condition, variables):
-                    for relation in _conjuncts(contract.condition):
-                        changed |= _mend(relation, variables, evaluator, arrays, free, rng)
+                    for part in conjuncts(contract.condition):
+                        if isinstance(part, Relation):
+                            changed |= _mend(part, variables, evaluator, arrays, free, rng)
         if not changed:
             return
-
-
-def _conjuncts(condition: Condition) -> Iterator[Relation]:
-    match condition:
-        case Relation():
-            yield condition
-        case Every(parts):
-            for part in parts:
-                yield from _conjuncts(part)
-        case _:
-            pass
 
 
 def _mend(

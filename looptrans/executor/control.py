@@ -9,16 +9,7 @@ from looptrans.executor.errors import FAILURES
 from looptrans.executor.private import PrivateStore
 from looptrans.executor.reducing import compile_update
 from looptrans.executor.statements import Step, compile_assign, compile_declaration
-from looptrans.ir.program import (
-    Assign,
-    Atomic,
-    Barrier,
-    BlockReduce,
-    Declaration,
-    If,
-    Loop,
-    Node,
-)
+from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, Declaration, If, Loop, Node
 
 
 def compile_body(

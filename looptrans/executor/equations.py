@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from looptrans.ir.affine import Form, difference, form_of, index_of
-from looptrans.ir.condition import Every, Relation
+from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index, Param, parameters
 from looptrans.ir.program import Program
 
@@ -60,18 +60,14 @@ def steps(name: str, sums: Mapping[str, Index]) -> int:
 
 def equations(program: Program) -> Iterator[Form]:
     """Yield the sums of sizes that are 0 by a contract."""
-    for contract in program.contracts:
-        parts = [] if contract.generators else [contract.condition]
-        while parts:
-            match parts.pop(0):
-                case Every(inner):
-                    parts += inner
-                case Relation("==", left, right):
-                    form = form_of(difference(left, right))
-                    if all(isinstance(term, Param) for term in form.terms):
-                        yield form
-                case _:
-                    pass
+    for condition in program.stated:
+        match condition:
+            case Relation("==", left, right):
+                form = form_of(difference(left, right))
+                if all(isinstance(term, Param) for term in form.terms):
+                    yield form
+            case _:
+                pass
 
 
 def _leads_to(name: str, index: Index, found: Mapping[str, Index]) -> bool:

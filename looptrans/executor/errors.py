@@ -149,6 +149,15 @@ class Trap(Exception):
         return self.kind(self.message, span, why=why, remedy=self.remedy)
 
 
+def not_yet_set(name: str) -> Trap:
+    """Return the failure of reading an array or scalar too early."""
+    return Trap(
+        NotYetSet,
+        f"{name!r} is read before anything has set it",
+        remedy=f"set {name} before the loop or guard that may be skipped",
+    )
+
+
 FAILURES = (Trap, ZeroDivisionError, OverflowError, ValueError, MemoryError)
 
 

@@ -345,7 +345,7 @@ class _Maker:
         """Return how far an array may go that stands in the bounds of a loop."""
 
         def bounds(loop: Loop) -> bool:
-            ends = (loop.range.start, loop.range.stop)
+            ends = loop.range.ends
             return any(term.array == name for end in ends for term in opaque_terms(end))
 
         if any(bounds(loop) for loop in loops(self.program)):

@@ -21,7 +21,7 @@ from looptrans.executor.races import RaceLog, Watch
 from looptrans.executor.storage import Store, as_array, cells_of, converter
 from looptrans.executor.tasks import run_interleaved
 from looptrans.ir.program import Program
-from looptrans.ir.walk import live_out, loops
+from looptrans.ir.walk import is_parallel, live_out
 
 DTYPES: dict[str, type[Any]] = {
     "float64": np.float64,
@@ -112,11 +112,6 @@ def execute_on(
             if races is not None and machine.watch is not None:
                 machine.watch.report(races)
         return {name: _output(program, stores[name], name, real) for name in output_names(program)}
-
-
-def is_parallel(program: Program) -> bool:
-    """Tell whether a program has a parallel loop, so that it has more than one execution."""
-    return any(loop.execution == "parallel" for loop in loops(program))
 
 
 def output_names(program: Program) -> tuple[str, ...]:

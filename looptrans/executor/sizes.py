@@ -158,7 +158,7 @@ class Sizes:
         asked += [parameters(extent.declared) for extent in extents]
         asked += [parameters(quotient) for quotient in whole_quotients(self.program)]
         for array in self.program.arrays:
-            asked += [parameters(extent) for extent in array.shape if extent is not None]
+            asked += [parameters(extent) for extent in array.extents]
             asked.append(tuple(n for end in array.value_range or () for n in parameters(end)))
         found = [{name} for name in names]
         for each in asked:

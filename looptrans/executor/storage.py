@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from looptrans.executor.errors import InputMismatch, NotYetSet, NoValue, SubscriptOutside, Trap
+from looptrans.executor.errors import InputMismatch, NoValue, SubscriptOutside, Trap, not_yet_set
 from looptrans.ir.program import Array, Element
 
 # A numpy scalar of the run's type, a Python int or a Python bool.
@@ -48,11 +48,7 @@ class Store:
 
     def unset(self) -> Trap:
         """Return the failure of reading it too early."""
-        return Trap(
-            NotYetSet,
-            f"{self.name!r} is read before anything has set it",
-            remedy=f"set {self.name} before the loop or guard that may be skipped",
-        )
+        return not_yet_set(self.name)
 
     def outside(self, cell: Sequence[int | None]) -> Trap:
         """Return the failure of a subscript that is not inside; None stands for `:`."""

@@ -13,25 +13,11 @@ from random import Random
 from typing import Final, TypeAlias
 
 from looptrans.executor.closures import Frame, Machine
-from looptrans.executor.control import (
-    compile_node,
-    compile_range,
-    compile_test,
-    private_stores,
-)
+from looptrans.executor.control import compile_node, compile_range, compile_test, private_stores
 from looptrans.executor.private import Copy, PrivateStore
 from looptrans.executor.reducing import Pending
 from looptrans.executor.statements import Step
-from looptrans.ir.program import (
-    Assign,
-    Atomic,
-    Barrier,
-    BlockReduce,
-    If,
-    Loop,
-    Node,
-    Program,
-)
+from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.walk import nodes
 
 # How likely a task goes on after a step, by seed: from strict alternation to one task at a time.

@@ -19,14 +19,7 @@ from looptrans.executor.vector_store import NotVectorized, VectorStore
 from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.evaluate import COMPARE
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Opaque, Param, Var
-from looptrans.ir.program import (
-    Assign,
-    Declaration,
-    If,
-    Loop,
-    Node,
-    Program,
-)
+from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Reduce, data_of, value_children
 from looptrans.ir.walk import inner_bodies, nodes
 

@@ -19,7 +19,6 @@ from looptrans.ir.condition import Comparison
 
 Value: TypeAlias = Any
 Mask: TypeAlias = Any
-Operation: TypeAlias = Callable[..., Value]
 
 _NUMPY: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from looptrans.executor.errors import NotYetSet, SubscriptOutside, Trap
+from looptrans.executor.errors import SubscriptOutside, Trap, not_yet_set
 from looptrans.executor.lanes import Lanes, Ramp, Values, spread
 from looptrans.executor.operations import different_lengths
 from looptrans.executor.vector_operations import Mask, Value, as_real, kind_of, to_integer, truth
@@ -187,7 +187,7 @@ class VectorStore:
         self.read_whole(mask)
         view = self._window(place)
         if view is None:
-            cells, index = self._gather(place, mask, self._axes())
+            cells, index = self._gather(place, mask)
             return cells[index]
         if view.size == 1 and view.ndim == len(self.lanes):
             number = view.reshape(())[()]
@@ -227,7 +227,7 @@ class VectorStore:
         if view is not None and view.shape[: len(active)] == tuple(active):
             np.copyto(view, value, where=True if looked is None else looked)
             return
-        cells, index = self._gather(place, mask, active)
+        cells, index = self._gather(place, mask)
         value = np.broadcast_to(value, (*active, *whole))
         if mask is not None:
             taken = np.broadcast_to(mask, active)
@@ -281,9 +281,7 @@ class VectorStore:
                     return None
         return tuple(where), source
 
-    def _gather(
-        self, place: Place, mask: Mask, active: tuple[int, ...]
-    ) -> tuple[Values, tuple[Any, ...]]:
+    def _gather(self, place: Place, mask: Mask) -> tuple[Values, tuple[Any, ...]]:
         """Return the data with whole dimensions last, and what indexes the dimensions before.
 
         Raises:
@@ -342,11 +340,7 @@ class VectorStore:
 
     def unset(self) -> Trap:
         """Return the failure of reading it too early."""
-        return Trap(
-            NotYetSet,
-            f"{self.name!r} is read before anything has set it",
-            remedy=f"set {self.name} before the loop or guard that may be skipped",
-        )
+        return not_yet_set(self.name)
 
 
 def _merged(mask: Mask, new: Value, old: Value, real: type[Any]) -> Value:

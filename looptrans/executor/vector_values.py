@@ -131,7 +131,7 @@ def _read(machine: Vectors, access: Access) -> ValueCode:
     return lambda: store.read(cell(), machine.mask)
 
 
-def _lifted(value: Value, dimensions: int) -> Value:
+def lifted(value: Value, dimensions: int) -> Value:
     """Return a number in each lane as one that goes with every element of a row."""
     if dimensions == 0 or np.ndim(value) == 0:
         return value
@@ -154,13 +154,13 @@ def _rows(machine: Vectors, operands: tuple[Expression, ...]) -> Callable[[], li
         }
         if len(shapes) > 1:
             raise different_lengths(*sorted(shapes))
-        return [_lifted(value, rank - own) for value, own in zip(values, ranks, strict=True)]
+        return [lifted(value, rank - own) for value, own in zip(values, ranks, strict=True)]
 
     return run
 
 
 def _mask_for(machine: Vectors, rank: int) -> Mask:
-    return machine.mask if machine.mask is None else _lifted(machine.mask, rank)
+    return machine.mask if machine.mask is None else lifted(machine.mask, rank)
 
 
 def _unary(machine: Vectors, op: str, operand: Expression) -> ValueCode:
@@ -247,8 +247,8 @@ def _select(machine: Vectors, condition: Condition, yes: Expression, no: Express
                 made.append(None)
         if made[0] is None or made[1] is None:
             return made[1] if made[0] is None else made[0]
-        branches = [_lifted(v, rank - own) for v, own in zip(made, ranks, strict=True)]
-        return chosen(_lifted(holds, rank), branches[0], branches[1], machine.real)
+        branches = [lifted(v, rank - own) for v, own in zip(made, ranks, strict=True)]
+        return chosen(lifted(holds, rank), branches[0], branches[1], machine.real)
 
     return run
 
@@ -411,7 +411,7 @@ def _create(machine: Vectors, value: Create) -> ValueCode:
         extents, number = shape(), fill()
         if np.ndim(number) == 0:
             return np.full(extents, number)
-        return np.array(np.broadcast_to(_lifted(number, rank), (*np.shape(number), *extents)))
+        return np.array(np.broadcast_to(lifted(number, rank), (*np.shape(number), *extents)))
 
     return create
 

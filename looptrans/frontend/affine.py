@@ -3,26 +3,7 @@
 from __future__ import annotations
 
 from looptrans.ir.affine import form_of
-from looptrans.ir.index import (
-    Arith,
-    Extremum,
-    Index,
-    Int,
-    Let,
-    Neg,
-    children,
-    opaque_terms,
-    rebuild,
-    variables,
-)
-
-
-def without_lets(index: Index) -> Index:
-    """Replace every integer scalar by the index expression it stands for."""
-    if isinstance(index, Let):
-        return without_lets(index.value)
-    operands = children(index)
-    return rebuild(index, tuple(without_lets(o) for o in operands)) if operands else index
+from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, opaque_terms, plain, variables
 
 
 def constant_of(index: Index) -> int | None:
@@ -56,7 +37,7 @@ def constant_of(index: Index) -> int | None:
 
 def is_fixed(index: Index) -> bool:
     """Tell whether an index expression has the same value throughout a run."""
-    bare = without_lets(index)
+    bare = plain(index)
     return not variables(bare) and not opaque_terms(bare)
 
 
@@ -76,9 +57,9 @@ def chosen_extremum(
     """
     sign = 1 if symbol in (">", ">=") else -1
     # What is 1 at least where the test holds, and 0 at most elsewhere.
-    test = form_of(without_lets(left)).plus(form_of(without_lets(right)), -1).times(sign)
+    test = form_of(plain(left)).plus(form_of(plain(right)), -1).times(sign)
     least = 1 if symbol in ("<", ">") else 0
-    apart = form_of(without_lets(chosen)).plus(form_of(without_lets(otherwise)), -1)
+    apart = form_of(plain(chosen)).plus(form_of(plain(otherwise)), -1)
     above, below = apart.plus(test, -1), apart.plus(test)
     if above.is_constant and above.constant + least >= 0 >= above.constant + least - 1:
         return Extremum("max", (chosen, otherwise))

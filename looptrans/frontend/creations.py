@@ -6,11 +6,10 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 
-from looptrans.frontend.affine import without_lets
 from looptrans.frontend.mistakes import UnsupportedExpression, WrongRank
 from looptrans.frontend.syntax import MODULES, SPELLINGS, called, elements_of, short, span_of
 from looptrans.ir.functions import CREATIONS
-from looptrans.ir.index import Index, variables
+from looptrans.ir.index import Index, plain, variables
 from looptrans.ir.program import Array, Element
 from looptrans.ir.value import Const, Create
 
@@ -115,5 +114,5 @@ def created(array: Array, create: Create, node: ast.expr, *, again: bool) -> Arr
 
 
 def _fixed(extent: Index) -> Index | None:
-    bare = without_lets(extent)
+    bare = plain(extent)
     return None if variables(bare) else bare

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from looptrans.frontend.mistakes import UnsupportedExpression
 from looptrans.ir.condition import Data, Every, Some
-from looptrans.ir.program import Array, Assign, Element, Node
+from looptrans.ir.program import Array, Element, Node
 from looptrans.ir.source import Span
 from looptrans.ir.value import (
     Binary,
@@ -29,7 +29,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments
 
 WIDTH: dict[Element, int] = {"bool": 0, "int": 1, "float": 2}
 SAME = ("max", "min", "abs", "stop_gradient", "copy", "sum")
@@ -49,7 +49,7 @@ def with_elements(
     kinds: dict[str, Element] = {n: "bool" if n in open_ else a.element for n, a in arrays.items()}
     stores: dict[str, list[Value]] = {}
     readers: dict[str, set[str]] = {}
-    for statement in _assignments(body):
+    for statement in assignments(body):
         for number, target in enumerate(statement.targets):
             if target.array in open_:
                 value = statement.values[min(number, len(statement.values) - 1)]
@@ -60,7 +60,7 @@ def with_elements(
     queue = deque(stores)
     while queue:
         name = queue.popleft()
-        kind = _widest(*(_kind(value, kinds) for value in stores[name]))
+        kind = _widest(*(element_of(value, kinds) for value in stores[name]))
         if WIDTH[kind] > WIDTH[kinds[name]]:
             kinds[name] = kind
             queue.extend(sorted(readers.get(name, ())))
@@ -72,19 +72,14 @@ def number_joins(
 ) -> Iterator[UnsupportedExpression]:
     """Find `a or b` as a value where Python would give one of two numbers, not a boolean."""
     kinds = {name: array.element for name, array in arrays.items()}
-    for statement in _assignments(body):
+    for statement in assignments(body):
         for value in statement.values:
             for inner in walk_value(value):
                 if not (isinstance(inner, Holds) and isinstance(inner.condition, Every | Some)):
                     continue
                 for part in inner.condition.parts:
-                    if isinstance(part, Data) and _kind(part.value, kinds) != "bool":
+                    if isinstance(part, Data) and element_of(part.value, kinds) != "bool":
                         yield _number_join(statement.span)
-
-
-def element_of(value: Value, kinds: Mapping[str, Element]) -> Element:
-    """Return what kind of number a value is, given what each array and scalar holds."""
-    return _kind(value, kinds)
 
 
 def _number_join(span: Span) -> UnsupportedExpression:
@@ -96,15 +91,12 @@ def _number_join(span: Span) -> UnsupportedExpression:
     )
 
 
-def _assignments(body: tuple[Node, ...]) -> Iterator[Assign]:
-    return (node for node in nodes(body) if isinstance(node, Assign))
-
-
 def _widest(*kinds: Element) -> Element:
     return max(kinds, key=WIDTH.__getitem__, default="bool")
 
 
-def _kind(value: Value, kinds: Mapping[str, Element]) -> Element:
+def element_of(value: Value, kinds: Mapping[str, Element]) -> Element:
+    """Return what kind of number a value is, given what each array and scalar holds."""
     match value:
         case Const(number):
             return (
@@ -121,19 +113,19 @@ def _kind(value: Value, kinds: Mapping[str, Element]) -> Element:
         case Read(access):
             return kinds[access.array]
         case Unary(_, operand):
-            return _widest("int", _kind(operand, kinds))
+            return _widest("int", element_of(operand, kinds))
         case Binary("/", _, _):
             return "float"
         case Binary(_, left, right):
-            return _widest("int", _kind(left, kinds), _kind(right, kinds))
+            return _widest("int", element_of(left, kinds), element_of(right, kinds))
         case Select(_, chosen, otherwise) | Call("where", (_, chosen, otherwise)):
-            return _widest(_kind(chosen, kinds), _kind(otherwise, kinds))
+            return _widest(element_of(chosen, kinds), element_of(otherwise, kinds))
         case Reduce(function, _, body):
-            return _widest("int" if function == "sum" else "bool", _kind(body, kinds))
+            return _widest("int" if function == "sum" else "bool", element_of(body, kinds))
         case Call("bool", _):
             return "bool"
         case Call(function, arguments) if function in SAME:
-            return _widest(*(_kind(argument, kinds) for argument in arguments))
+            return _widest(*(element_of(argument, kinds) for argument in arguments))
         case Call(function, _):
             return "int" if function.startswith("int") else "float"
         case Create(_, _, _, element):

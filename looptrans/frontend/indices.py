@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
-from looptrans.frontend.affine import chosen_extremum, constant_of, is_fixed, without_lets
+from looptrans.frontend.affine import chosen_extremum, constant_of, is_fixed
 from looptrans.frontend.annotations import OPERATORS
 from looptrans.frontend.mistakes import (
     BadStep,
@@ -41,6 +41,7 @@ from looptrans.ir.index import (
     Opaque,
     Param,
     Var,
+    plain,
     walk,
 )
 from looptrans.ir.ranges import reversed_range
@@ -120,7 +121,7 @@ class Indices:
         index = self.try_index(node)
         if index is None or sum(1 for _ in walk(index)) > LARGEST_LET:
             return None
-        return without_lets(index)
+        return plain(index)
 
     def _name(self, node: ast.Name | ast.Attribute) -> Index:
         name = dotted(node)

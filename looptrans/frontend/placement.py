@@ -20,7 +20,7 @@ from looptrans.ir.index import parameters as sizes_of
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program, Section
 from looptrans.ir.value import condition_variables, free_variables
-from looptrans.ir.walk import accesses
+from looptrans.ir.walk import accesses, read_by
 
 Position: TypeAlias = tuple[int, ...]
 Branch: TypeAlias = Literal["body", "orelse"]
@@ -117,7 +117,7 @@ def _placed(
         return leaf
     guards = [step.node for step in leaf.path if isinstance(step.node, If)]
     needed = claimed[statement.label] | _statement_variables(statement)
-    read = {relation.access.array for relation in accesses(statement) if not relation.is_write}
+    read = read_by(statement)
     for guard in guards:
         needed |= condition_variables(guard.condition)
         read |= {relation.access.array for relation in accesses(guard)}

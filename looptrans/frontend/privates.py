@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping
 from looptrans.frontend.appearance import names_at
 from looptrans.frontend.mistakes import BadPrivate
 from looptrans.frontend.names import Names
-from looptrans.frontend.syntax import (
-    PRIVATE,
-    dotted,
-    elements_of,
-    private_line,
-    short,
-    span_of,
-)
+from looptrans.frontend.syntax import PRIVATE, dotted, elements_of, private_line, short, span_of
 from looptrans.ir.program import Declaration, Loop, Node, Program
 from looptrans.ir.source import Span
 from looptrans.ir.walk import inner_bodies, loops

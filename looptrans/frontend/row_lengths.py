@@ -7,7 +7,7 @@ from looptrans.ir.condition import Relation
 from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Contract, Program
 from looptrans.ir.value import Access, Read, Value, Whole, rank_of, value_children
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments
 
 
 def equal_lengths(program: Program) -> tuple[Contract, ...]:
@@ -16,7 +16,7 @@ def equal_lengths(program: Program) -> tuple[Contract, ...]:
     Q: Float[Array, "M E"], K: Float[Array, "N F"], Q[i] @ K[j]    ->    assert E == F
     """
     lengths = _Lengths(program)
-    statements = [node for node in nodes(program.body) if isinstance(node, Assign)]
+    statements = assignments(program.body)
     # A name of a row may be read above the statement that sets it, in a later iteration.
     for last in (False, True):
         for statement in statements:

@@ -21,7 +21,6 @@ from looptrans.frontend.mistakes import (
 )
 from looptrans.frontend.remedies import EXPRESSIONS, function_instead
 from looptrans.frontend.syntax import MODULES, dotted, flattened, shape_read, short, span_of
-from looptrans.ir.condition import Condition, Data
 from looptrans.ir.functions import CASTS, CREATIONS, FUNCTIONS
 from looptrans.ir.index import Extremum, Index, Int, Neg, Param, Var
 from looptrans.ir.monoids import Folding
@@ -35,7 +34,6 @@ from looptrans.ir.value import (
     Const,
     Create,
     CreationName,
-    Holds,
     IndexValue,
     Read,
     Real,
@@ -46,6 +44,7 @@ from looptrans.ir.value import (
     Value,
     Whole,
     rank_of,
+    truth_of,
 )
 
 BINARY: dict[type[ast.operator], BinaryOperator] = {
@@ -91,7 +90,7 @@ class Values(Conditions):
             case ast.BinOp(op=operator) if type(operator) in BINARY:
                 return self._binary(node)
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                return truth_value(self.condition(node))
+                return truth_of(self.condition(node))
             case ast.IfExp(test=test, body=chosen, orelse=otherwise):
                 condition = self.condition(test)
                 with self.scope.guarded(self.scope.line - 1):
@@ -283,7 +282,7 @@ class Values(Conditions):
                 remedy="give that many",
             )
         if name == "where":
-            condition = truth_value(self.condition(node.args[0]))
+            condition = truth_of(self.condition(node.args[0]))
             chosen, otherwise = (self.number(a) for a in node.args[1:])
             self.join(chosen, otherwise, node)
             return Call(name, (condition, chosen, otherwise))
@@ -341,11 +340,6 @@ class Values(Conditions):
             fill = self.number(node.args[1])
             self.require_rank(fill, 0, node.args[1])
         return Create(name, shape, fill, element)
-
-
-def truth_value(condition: Condition) -> Value:
-    """Return a condition as a value."""
-    return condition.value if isinstance(condition, Data) else Holds(condition)
 
 
 def _index_in(value: Value) -> Index | None:

@@ -64,17 +64,18 @@ def _met(term: Index, terms: Mapping[Index, int]) -> Index:
     """Return the term of a sum that has the factors of another one, `R * G` for `G * R`."""
     if term in terms or not isinstance(term, Arith) or term.op != "*":
         return term
-    own = Counter(_factors(term))
+    own = Counter(factors_of(term))
     for other in terms:
-        if isinstance(other, Arith) and other.op == "*" and Counter(_factors(other)) == own:
+        if isinstance(other, Arith) and other.op == "*" and Counter(factors_of(other)) == own:
             return other
     return term
 
 
-def _factors(index: Index) -> tuple[Index, ...]:
+def factors_of(index: Index) -> tuple[Index, ...]:
+    """Return what a product of index expressions is made of; anything else is one factor."""
     match index:
         case Arith("*", left, right):
-            return (*_factors(left), *_factors(right))
+            return (*factors_of(left), *factors_of(right))
         case _:
             return (index,)
 

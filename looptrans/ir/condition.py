@@ -145,6 +145,13 @@ def negation_normal(condition: Condition) -> Condition:
             return condition
 
 
+def conjuncts(condition: Condition) -> tuple[Condition, ...]:
+    """Return what a condition asks, each thing by itself."""
+    if not isinstance(condition, Every):
+        return (condition,)
+    return tuple(each for part in condition.parts for each in conjuncts(part))
+
+
 def parts_of(condition: Condition) -> tuple[Condition, ...]:
     """Return the direct parts of a condition."""
     match condition:

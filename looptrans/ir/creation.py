@@ -24,6 +24,15 @@ def in_16_bits(program: Program) -> dict[str, str]:
     }
 
 
+def in_32_bits(program: Program) -> set[str]:
+    """Return the arrays that have 32 bits whatever the inputs have."""
+    return {
+        node.array
+        for node in nodes(program.body)
+        if isinstance(node, Declaration) and node.creation.element == "float32"
+    }
+
+
 def first_value(creation: Create) -> Value | None:
     """Return what every cell of a new array holds; None where that is not said."""
     match creation:

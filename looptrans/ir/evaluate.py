@@ -11,15 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from looptrans.ir.condition import (
-    Comparison,
-    Condition,
-    Every,
-    Not,
-    Relation,
-    Some,
-    Truth,
-)
+from looptrans.ir.condition import Comparison, Condition, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Opaque, Param, Var
 from looptrans.ir.value import Generator
 

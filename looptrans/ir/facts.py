@@ -74,6 +74,11 @@ class Dependence:
     instances: tuple[InstancePair, ...] | None = None
     within: bool = False
 
+    @property
+    def level(self) -> int | None:
+        """Which of the common loops carries it, by number; None if loop-independent."""
+        return next((n for n, sign in enumerate(self.direction) if sign != "="), None)
+
 
 @dataclass(frozen=True, slots=True)
 class DependenceReport:

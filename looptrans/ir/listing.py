@@ -261,7 +261,7 @@ def section_text(section: Section) -> str:
 def listing(program: Program) -> str:
     """Print a whole program; the text parses back to an equal program."""
     lines: list[str] = []
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     *owners, name = program.name.split(".") if program.is_function else [program.name]
     for depth, owner in enumerate(owners):
         _line(f"class {owner}:", "", depth, lines)

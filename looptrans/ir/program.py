@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from looptrans.ir.condition import Condition
+from looptrans.ir.condition import Condition, conjuncts
 from looptrans.ir.index import Index
 from looptrans.ir.monoids import Monoid
 from looptrans.ir.source import NOWHERE, Source, Span
@@ -100,6 +100,11 @@ class Array:
     annotation: str | None = None
     placement: Literal["unplaced", "register", "global", "partials", "atomic"] = "unplaced"
     span: Span = field(default=NOWHERE, compare=False)
+
+    @property
+    def extents(self) -> tuple[Index, ...]:
+        """The extents that are known."""
+        return tuple(extent for extent in self.shape if extent is not None)
 
     @property
     def stated(self) -> str | None:
@@ -198,6 +203,11 @@ class Loop:
     leading: tuple[str, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its iterations run one after the other and share all names."""
+        return self.execution == "sequential" and not self.private
+
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
@@ -288,6 +298,22 @@ class Program:
     closing: tuple[str, ...] = ()
     leading: tuple[str, ...] = ()
     source: Source = field(default=Source("<listing>", ""), compare=False)
+
+    @property
+    def input_names(self) -> set[str]:
+        """The names of the arrays that come from outside."""
+        return {array.name for array in self.arrays if array.role == "input"}
+
+    @property
+    def float_names(self) -> set[str]:
+        """The names of the arrays and scalars that hold floating-point numbers."""
+        return {array.name for array in self.arrays if array.element == "float"}
+
+    @property
+    def stated(self) -> tuple[Condition, ...]:
+        """What contracts without a variable of their own say, each thing by itself."""
+        said = (each.condition for each in self.contracts if not each.generators)
+        return tuple(part for condition in said for part in conjuncts(condition))
 
     def array(self, name: str) -> Array:
         """Return the array called `name`.

@@ -1,9 +1,12 @@
-"""Ranges made of other ranges."""
+"""Ranges made of other ranges, and those of loops."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from looptrans.ir.affine import difference, product, quotient, total
-from looptrans.ir.value import Range
+from looptrans.ir.program import Loop
+from looptrans.ir.value import Generator, Range
 
 
 def reversed_range(limits: Range) -> Range:
@@ -24,6 +27,11 @@ def reversed_range(limits: Range) -> Range:
         )
         last = total(limits.start, product(step, quotient(total(span, -1), abs(step))))
     return Range(last, total(limits.start, -way), -step)
+
+
+def ranges_by_name(binders: Iterable[Loop | Generator]) -> dict[str, Range]:
+    """Return the ranges of loops, or of what a reduction binds, by their variables."""
+    return {each.variable: each.range for each in binders}
 
 
 def upwards(limits: Range) -> Range:

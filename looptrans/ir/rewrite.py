@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from looptrans.ir.condition import Condition, with_operands
@@ -82,6 +82,58 @@ def replaced_part(value: Value, old: Value, new: Value) -> Value:
     return replaced(value, lambda part: new if part == old else None)
 
 
+def reductions_replaced(value: Value, change: Callable[[Reduce], Value]) -> Value:
+    """Replace every sum, maximum and minimum by what `change` makes of it, inner ones first."""
+
+    def each(part: Value) -> Value | None:
+        if not isinstance(part, Reduce):
+            return None
+        bound = tuple(
+            replace(g, condition=replaced_in_condition(g.condition, each)) for g in part.generators
+        )
+        return change(Reduce(part.function, bound, replaced(part.body, each)))
+
+    return replaced(value, each)
+
+
+def reductions_rewritten(
+    body: tuple[Node, ...],
+    nodes: Callable[[Node], tuple[Node, ...]],
+    reductions: Callable[[Reduce], Value],
+) -> tuple[Node, ...]:
+    """Rewrite a block, loops and the sums in what statements assign alike.
+
+    Args:
+        body: The block.
+        nodes: What stands for a node that is no statement, what is inside being rewritten.
+        reductions: What stands for a sum, a maximum or a minimum, inner ones being replaced.
+    """
+
+    def each(node: Node) -> tuple[Node, ...]:
+        if not isinstance(node, Assign):
+            return nodes(node)
+        values = tuple(reductions_replaced(value, reductions) for value in node.values)
+        return (replace(node, values=values),)
+
+    return rewritten(body, each)
+
+
+def cells_put_in(value: Value, known: Mapping[Access, Value]) -> Value:
+    """Put in for cells that are read what is known that they hold."""
+    return replaced(value, lambda part: known.get(part.access) if isinstance(part, Read) else None)
+
+
+def chosen_where(value: Value, condition: Condition) -> Value:
+    """Return a value without choices by a condition, which holds."""
+
+    def change(part: Value) -> Value | None:
+        if isinstance(part, Select) and part.condition == condition:
+            return replaced(part.chosen, change)
+        return None
+
+    return replaced(value, change)
+
+
 def with_reads(value: Value, change: Callable[[Access], Access]) -> Value:
     """Return a value with every access that it reads replaced."""
     return replaced(value, _reading(change))
@@ -99,6 +151,11 @@ def access_changed(access: Access, change: Callable[[Index], Index]) -> Access:
     return Access(
         access.array, tuple(s if isinstance(s, Whole) else change(s) for s in access.subscripts)
     )
+
+
+def range_changed(limits: Range, change: Callable[[Index], Index]) -> Range:
+    """Change where a range starts and where it stops."""
+    return Range(change(limits.start), change(limits.stop), limits.step)
 
 
 def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
@@ -122,7 +179,7 @@ def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
                 found = tuple(
                     Generator(
                         g.variable,
-                        Range(change(g.range.start), change(g.range.stop), g.range.step),
+                        range_changed(g.range, change),
                         condition_changed(g.condition, change),
                     )
                     for g in generators
@@ -137,6 +194,11 @@ def value_changed(value: Value, change: Callable[[Index], Index]) -> Value:
 def condition_changed(condition: Condition, change: Callable[[Index], Index]) -> Condition:
     """Change the index expressions of a condition."""
     return with_operands(condition, index=change, value=lambda value: value_changed(value, change))
+
+
+def values_replaced(node: Assign, change: Callable[[Value], Value | None]) -> Assign:
+    """Replace parts of what a statement assigns; see `replaced`."""
+    return replace(node, values=tuple(replaced(value, change) for value in node.values))
 
 
 def rewritten(
@@ -162,8 +224,7 @@ def indices_changed(body: tuple[Node, ...], change: Callable[[Index], Index]) ->
             case If():
                 return (replace(node, condition=condition_changed(node.condition, change)),)
             case Loop():
-                bounds = Range(change(node.range.start), change(node.range.stop), node.range.step)
-                return (replace(node, range=bounds),)
+                return (replace(node, range=range_changed(node.range, change)),)
             case _:
                 return (node,)
 

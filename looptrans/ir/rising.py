@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from looptrans.ir.affine import Form, difference, form_of, is_same, total
-from looptrans.ir.condition import ALWAYS, Condition, Every, Relation
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjuncts
 from looptrans.ir.index import Index, Int, Opaque, Var, substitute
 from looptrans.ir.program import Contract
 from looptrans.ir.value import Generator, Range
@@ -53,13 +53,8 @@ def rises(contract: Contract) -> tuple[Rise, ...]:
             variable, later, limits = found
         case _:
             return ()
-    each = (_rise(part, variable, later, limits) for part in _parts(contract))
+    each = (_rise(part, variable, later, limits) for part in conjuncts(contract.condition))
     return tuple(rise for rise in each if rise is not None)
-
-
-def _parts(contract: Contract) -> tuple[Condition, ...]:
-    condition = contract.condition
-    return condition.parts if isinstance(condition, Every) else (condition,)
 
 
 def _before(first: Generator, second: Generator) -> tuple[str, str, Range] | None:
@@ -175,7 +170,7 @@ def why_positive(
                 continue
         if limits.step != 1 or not _is_within(rise.range, limits):
             continue
-        for part in _parts(contract):
+        for part in conjuncts(contract.condition):
             for form in _differences(part):
                 said = _substituted(form, variable, Var(rise.variable))
                 if is_positive(rise.least.plus(said, -1), least):

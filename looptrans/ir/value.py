@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import isinf
 from typing import Final, Literal, TypeAlias
 
-from looptrans.ir.condition import Comparison, Condition, Data, Relation, walk_condition
+from looptrans.ir.condition import Comparison, Condition, Data, compared, walk_condition
 from looptrans.ir.index import Index, variables
 from looptrans.ir.monoids import Folding
 
@@ -51,6 +52,15 @@ class Access:
         """The rank of what is read or written: the number of whole dimensions."""
         return len(self.subscripts) - len(self.indices)
 
+    def renamed(self, old: str, new: str) -> Access:
+        """Return the cell with another name for its array, if that is its name."""
+        return Access(new, self.subscripts) if self.array == old else self
+
+    @property
+    def variables(self) -> set[str]:
+        """The variables in the subscripts."""
+        return {name for index in self.indices for name in variables(index)}
+
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -59,6 +69,16 @@ class Range:
     start: Index
     stop: Index
     step: int = 1
+
+    @property
+    def ends(self) -> tuple[Index, Index]:
+        """Where it starts and where it stops."""
+        return self.start, self.stop
+
+    @property
+    def variables(self) -> set[str]:
+        """The variables in its ends."""
+        return {*variables(self.start), *variables(self.stop)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,6 +224,23 @@ Value: TypeAlias = (
 _LEAVES: Final = (Read, Const, Real, IndexValue)
 
 
+def condition_of(value: Value) -> Condition:
+    """Return the condition that a value is true."""
+    return value.condition if isinstance(value, Holds) else Data(value)
+
+
+def truth_of(condition: Condition) -> Value:
+    """Return a condition as a truth value."""
+    return condition.value if isinstance(condition, Data) else Holds(condition)
+
+
+def infinity(value: Value) -> float | None:
+    """Return an infinite literal, or None."""
+    if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
+        return value.value
+    return None
+
+
 def data_of(condition: Condition) -> tuple[Value, ...]:
     """Return the values a condition depends on, left to right."""
     return tuple(part.value for part in walk_condition(condition) if isinstance(part, Data))
@@ -257,6 +294,26 @@ def shared_parts(value: Value) -> Iterator[Value]:
                 waiting.append(child)
 
 
+def reductions(value: Value) -> Iterator[Reduce]:
+    """Yield the sums, maxima and minima in a value, outermost first."""
+    return (part for part in walk_value(value) if isinstance(part, Reduce))
+
+
+def has_reduction(value: Value) -> bool:
+    """Tell whether there is a sum, maximum or minimum in a value."""
+    return any(True for _ in reductions(value))
+
+
+def cells_read(value: Value) -> list[Access]:
+    """Return what a value reads, left to right, what is read twice twice."""
+    return [part.access for part in walk_value(value) if isinstance(part, Read)]
+
+
+def arrays_read(value: Value) -> set[str]:
+    """Return the arrays and scalars that a value reads."""
+    return {access.array for access in cells_read(value)}
+
+
 def free_variables(value: Value) -> tuple[str, ...]:
     """Return the variables a value mentions and does not bind, in order of appearance.
 
@@ -272,7 +329,7 @@ def free_variables(value: Value) -> tuple[str, ...]:
                 ends = (*variables(each.range.start), *variables(each.range.stop))
                 found |= dict.fromkeys(name for name in ends if name not in bound)
                 bound |= {each.variable}
-                tested = (name for i in _compared(each.condition) for name in variables(i))
+                tested = (name for i in compared(each.condition) for name in variables(i))
                 found |= dict.fromkeys(name for name in tested if name not in bound)
         own = (name for index in _own_indices(part) for name in variables(index))
         found |= dict.fromkeys(name for name in own if name not in bound)
@@ -293,29 +350,14 @@ def _own_indices(value: Value) -> tuple[Index, ...]:
         case IndexValue(index):
             return (index,)
         case Holds(condition) | Select(condition, _, _):
-            return _compared(condition)
+            return tuple(compared(condition))
         case _:
             return ()
 
 
-def _compared(condition: Condition) -> tuple[Index, ...]:
-    """Return the index expressions that a condition compares."""
-    return tuple(
-        index
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for index in (part.left, part.right)
-    )
-
-
 def arrays_tested(condition: Condition) -> set[str]:
     """Return the arrays and scalars whose values a condition depends on."""
-    return {
-        part.access.array
-        for value in data_of(condition)
-        for part in walk_value(value)
-        if isinstance(part, Read)
-    }
+    return {array for value in data_of(condition) for array in arrays_read(value)}
 
 
 def rank_of(value: Value) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from looptrans.ir.condition import (
     ALWAYS,
@@ -41,6 +42,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    reductions,
     value_children,
 )
 
@@ -186,7 +188,12 @@ def _placed(body: tuple[Node, ...], position: tuple[int, ...], around: _Around) 
 
 def loops(program: Program) -> tuple[Loop, ...]:
     """Return every loop in textual order."""
-    return tuple(node for node in nodes(program.body) if isinstance(node, Loop))
+    return tuple(loops_in(program.body))
+
+
+def is_parallel(program: Program) -> bool:
+    """Tell whether a program has a parallel loop, so that it has more than one execution."""
+    return any(loop.execution == "parallel" for loop in loops(program))
 
 
 def inner_bodies(node: Node) -> tuple[tuple[Node, ...], ...]:
@@ -206,6 +213,26 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
         yield node
         for inner in inner_bodies(node):
             yield from nodes(inner)
+
+
+def assignments(body: tuple[Node, ...]) -> list[Assign]:
+    """Return the statements of a block and of all blocks in it."""
+    return [node for node in nodes(body) if isinstance(node, Assign)]
+
+
+def reductions_in(body: tuple[Node, ...]) -> Iterator[Reduce]:
+    """Yield the sums, maxima and minima in what the statements of a block assign."""
+    return (part for node in assignments(body) for v in node.values for part in reductions(v))
+
+
+def sets_only(node: Node, arrays: Collection[str]) -> TypeGuard[Assign]:
+    """Tell whether a node is a statement that sets nothing but some arrays."""
+    return isinstance(node, Assign) and all(target.array in arrays for target in node.targets)
+
+
+def loops_in(body: tuple[Node, ...]) -> list[Loop]:
+    """Return the loops of a block and of all blocks in it, outer ones first."""
+    return [node for node in nodes(body) if isinstance(node, Loop)]
 
 
 @remembered_of_parts
@@ -286,7 +313,7 @@ def _value_reads(
         case Reduce(_, bound, body):
             inside = generators
             for generator in bound:
-                for index in (generator.range.start, generator.range.stop):
+                for index in generator.range.ends:
                     _index_reads(index, condition, inside, found)
                 inside = (*inside, Generator(generator.variable, generator.range, ALWAYS))
                 _condition_reads(generator.condition, condition, inside, found)
@@ -297,31 +324,47 @@ def _value_reads(
                 _value_reads(child, condition, generators, found)
 
 
-def touched(body: tuple[Node, ...], *, writes: bool | None = None) -> set[str]:
-    """Return the arrays and scalars that statements and conditions write, or those they read.
+def read_by(node: Assign | If) -> set[str]:
+    """Return the arrays and scalars that a statement, or the condition of a guard, reads."""
+    return {relation.access.array for relation in accesses(node) if not relation.is_write}
 
-    Args:
-        body: The statements.
-        writes: Whether to return those that are written, or those that are read; by default both.
-    """
-    return {
-        relation.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-        if writes is None or relation.is_write == writes
-    }
+
+def relations_in(body: tuple[Node, ...]) -> Iterator[AccessRelation]:
+    """Yield what the statements and conditions of a block access, in textual order."""
+    for node in nodes(body):
+        if isinstance(node, Assign | If):
+            yield from accesses(node)
+
+
+def accesses_in(body: Iterable[Node]) -> Iterator[Access]:
+    """Yield the cells that the statements and conditions of a block access, in textual order."""
+    return (relation.access for relation in relations_in(tuple(body)))
+
+
+def targets_in(body: tuple[Node, ...]) -> list[Access]:
+    """Return the cells that the statements of a block write, in textual order."""
+    return [target for node in assignments(body) for target in node.targets]
+
+
+def read_in(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays and scalars that the statements and conditions of a block read."""
+    return {each.access.array for each in relations_in(body) if not each.is_write}
+
+
+def written_in(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays and scalars that the statements of a block write."""
+    return {target.array for target in targets_in(body)}
+
+
+def touched(body: tuple[Node, ...]) -> set[str]:
+    """Return the arrays and scalars that a block reads or writes."""
+    return read_in(body) | written_in(body)
 
 
 @remembered
 def written(program: Program) -> frozenset[str]:
-    """Return the names of the arrays and scalars the statements write."""
-    return frozenset(
-        target.array
-        for place in placed(program)
-        if isinstance(place.node, Assign)
-        for target in place.node.targets
-    )
+    """Return the arrays and scalars that a program writes."""
+    return frozenset(written_in(program.body))
 
 
 @remembered

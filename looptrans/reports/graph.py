@@ -66,6 +66,11 @@ class Graph:
     boxes: tuple[Box, ...]
     order: tuple[int, ...]
 
+    @property
+    def box_of(self) -> dict[int, int]:
+        """By the number of a statement, that of the box it is in, if it is in one."""
+        return {member: number for number, box in enumerate(self.boxes) for member in box.members}
+
 
 def build_graph(report: DependenceReport, components: ComponentReport) -> Graph:
     """Merge the dependences of a report into the graph that is drawn.

@@ -22,7 +22,7 @@ def graph_dot(report: DependenceReport, components: ComponentReport) -> str:
         "fontsize=11];",
         '    edge [fontname="monospace", fontsize=9];',
     ]
-    boxed = {member: number for number, box in enumerate(graph.boxes) for member in box.members}
+    boxed = graph.box_of
     opened: set[int] = set()
     for node in graph.order:
         number = boxed.get(node)

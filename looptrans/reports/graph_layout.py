@@ -152,7 +152,7 @@ def _shape(fact: StatementFact, selves: Sequence[Edge]) -> Shape:
 def _plan(
     graph: Graph, shapes: Sequence[Shape], row: Sequence[int], left_to_right: Sequence[int]
 ) -> Plan:
-    box_of = {member: number for number, box in enumerate(graph.boxes) for member in box.members}
+    box_of = graph.box_of
     first = len(graph.nodes)
     entries = [
         Entry("statement", node, shape.width / 2, shape.width / 2 + shape.reach)
@@ -213,7 +213,7 @@ def _add_passages(
     graph: Graph, plan: Plan, row: Sequence[int], x: Sequence[float]
 ) -> dict[int, list[int]]:
     """Put an entry into every row an edge crosses, in the gap nearest to the straight line."""
-    box_of = {member: number for number, box in enumerate(graph.boxes) for member in box.members}
+    box_of = graph.box_of
     found: dict[int, list[int]] = {}
     put: dict[tuple[int, int], list[tuple[float, int, int]]] = {}
     links: list[tuple[int, int]] = []

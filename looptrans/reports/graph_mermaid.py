@@ -20,7 +20,7 @@ def graph_mermaid(report: DependenceReport, components: ComponentReport) -> str:
     """Return a `flowchart TD`: flow solid, anti dashed, output dotted, carried edges heavy."""
     graph = build_graph(report, components)
     lines = ["flowchart TD"]
-    boxed = {member: number for number, box in enumerate(graph.boxes) for member in box.members}
+    boxed = graph.box_of
     opened: set[int] = set()
     for node in graph.order:
         number = boxed.get(node)

@@ -103,7 +103,7 @@ def _improved(
     left: int,
 ) -> list[int]:
     """Move one lane, or one statement within its lane, while that helps and `left` tries last."""
-    box_of = {member: number for number, box in enumerate(graph.boxes) for member in box.members}
+    box_of = graph.box_of
     better = True
     while better:
         better = False

@@ -123,8 +123,8 @@ def _self_loops(graph: Graph, plan: Layout, rows: Rows) -> tuple[list[str], list
         reach = min(7.0, shape.height / (4 * max(len(shape.selves), 1)))
         places = self_places(plan, rows, node)
         for edge, (y, place) in zip(shape.selves, places, strict=True):
-            path = f"M{_point((right, y - reach))} C{_point((right + 30, y - reach - 5))} "
-            path += f"{_point((right + 30, y + reach + 1))} {_point((right + 8, y + reach))}"
+            path = f"M{svg.point((right, y - reach))} C{svg.point((right + 30, y - reach - 5))} "
+            path += f"{svg.point((right + 30, y + reach + 1))} {svg.point((right + 8, y + reach))}"
             drawn.append(_curve(graph, edge, path))
             labels.append(_label(edge, edge_label(edge), place))
     return drawn, labels
@@ -191,12 +191,12 @@ def _frames(graph: Graph, plan: Layout, rows: Rows) -> tuple[list[str], list[str
 
 def _rounded(points: Sequence[Point]) -> str:
     """Return a path along the corners, rounding each."""
-    path = f"M{_point(points[0])}"
+    path = f"M{svg.point(points[0])}"
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         enter, leave = _towards(corner, before), _towards(corner, after)
         if enter != corner != leave:
-            path += f" L{_point(enter)} Q{_point(corner)} {_point(leave)}"
-    return f"{path} L{_point(points[-1])}"
+            path += f" L{svg.point(enter)} Q{svg.point(corner)} {svg.point(leave)}"
+    return f"{path} L{svg.point(points[-1])}"
 
 
 def _towards(corner: Point, other: Point) -> Point:
@@ -205,7 +205,3 @@ def _towards(corner: Point, other: Point) -> Point:
     length = abs(dx) + abs(dy)
     reach = min(RADIUS, length / 2) / length if length > 0.05 else 0.0
     return corner[0] + dx * reach, corner[1] + dy * reach
-
-
-def _point(point: tuple[float, float]) -> str:
-    return f"{number(point[0])},{number(point[1])}"

@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from looptrans.ir.listing import (
-    assign_text,
-    condition_text,
-    contract_text,
-    index_text,
-    listing,
-)
+from looptrans.ir.listing import assign_text, condition_text, contract_text, index_text, listing
 from looptrans.ir.program import Array, Assign, Program
 from looptrans.ir.walk import placed
 
 
 def program_json(program: Program) -> str:
     """Return the listing and what its names stand for, schema `looptrans.show/1`."""
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     document = {
         "schema": "looptrans.show/1",
         "program": program.name,

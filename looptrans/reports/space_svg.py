@@ -140,7 +140,7 @@ def _grid(space: Space, places: _Places) -> list[str]:
 
 
 def _rule(start: Point, end: Point) -> str:
-    path = f"M{_point(start)} L{_point(end)}"
+    path = f"M{svg.point(start)} L{svg.point(end)}"
     return svg.element("path", d=path, stroke="#dde2e7", stroke_width=1, fill="none")
 
 
@@ -250,7 +250,7 @@ def _curve(places: _Places, arrow: Arrow, short: float) -> str:
     )
     enter = _nearer(start, middle, DOT + 1.5)
     leave = _nearer(end, middle, short)
-    return f"M{_point(enter)} Q{_point(middle)} {_point(leave)}"
+    return f"M{svg.point(enter)} Q{svg.point(middle)} {svg.point(leave)}"
 
 
 def _nearer(point: Point, target: Point, distance: float) -> Point:
@@ -271,7 +271,3 @@ def _notes(space: Space) -> list[str]:
     if space.outside:
         notes.append(f"{counted(space.outside, 'instance pair')} of other nests not drawn")
     return notes
-
-
-def _point(point: Point) -> str:
-    return f"{number(point[0])},{number(point[1])}"

@@ -29,6 +29,11 @@ def number(value: float) -> str:
     return "0" if written == "-0" else written
 
 
+def point(place: tuple[float, float]) -> str:
+    """Return the two coordinates of a point."""
+    return f"{number(place[0])},{number(place[1])}"
+
+
 def text_width(text: str, size: float) -> float:
     """Return how wide `text` is in the monospaced font of that size."""
     return columns(text) * size * _ADVANCE

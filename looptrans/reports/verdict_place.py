@@ -120,7 +120,7 @@ def _where(place: Placed, program: Program) -> str:
 
 def _text(place: Placed, program: Program) -> str:
     if isinstance(place.node, Assign):
-        inputs = {array.name for array in program.arrays if array.role == "input"}
+        inputs = program.input_names
         return assign_text(place.node, inputs)
     return if_text(place.node)
 

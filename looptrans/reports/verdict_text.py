@@ -13,12 +13,7 @@ from looptrans.ir.step import Step
 from looptrans.ir.verdict import Verdict
 from looptrans.reports.style import PLAIN, WIDTH, Style, block, columns, pad, paragraph, printable
 from looptrans.reports.verdict_place import excerpt, marked_statements, shown_program
-from looptrans.reports.verdict_words import (
-    assumptions,
-    dependence_words,
-    example_words,
-    refusal,
-)
+from looptrans.reports.verdict_words import assumptions, dependence_words, example_words, refusal
 from looptrans.transforms.mistakes import REFUSALS, Undecided
 
 _MARKS: Final = {"legal": ("✓", "good"), "illegal": ("✗", "bad"), "unknown": ("?", "doubt")}

@@ -23,22 +23,14 @@ from looptrans.ir.program import Program
 from looptrans.ir.source import Source, Span, as_named
 from looptrans.ir.step import Step
 from looptrans.ir.walk import loops, placed
-from looptrans.transforms.catalogue import (
-    NAMES,
-    Entry,
-    Kind,
-    Slot,
-    entry_of,
-    function_of,
-)
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.catalogue import NAMES, Entry, Kind, Slot, entry_of, function_of
+from looptrans.transforms.editing.errors import (
     AmbiguousLoop,
     BadNumber,
     NoSuchLoop,
     NoSuchStatement,
-    find_loop,
-    find_statement,
 )
+from looptrans.transforms.editing.tree import find_loop, find_statement
 from looptrans.transforms.mistakes import BadScript, UnknownTransformation, WrongArguments
 
 SOURCE_NAME = "<transformations>"

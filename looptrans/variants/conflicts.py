@@ -8,15 +8,7 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import get_args
 
-from looptrans.variants.options import (
-    GIVEN,
-    Alignment,
-    Dropout,
-    Heads,
-    Layout,
-    Options,
-    Weights,
-)
+from looptrans.variants.options import GIVEN, Alignment, Dropout, Heads, Layout, Options, Weights
 
 
 class Conflict(ValueError):

@@ -444,6 +444,3 @@ def value_text(name: str, value: Length) -> str:
 
 def _plain(level: str) -> str:
     return f"key {level}" if level == "i" else level
-
-
-__all__ = ["LOOP", "Axes", "Pieces", "Step", "element", "value_text"]

@@ -5,25 +5,11 @@ from __future__ import annotations
 from looptrans.algebra.positional.cells import same_cell
 from looptrans.algebra.positional.values import negative, summands
 from looptrans.ir.affine import difference, product, total
-from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, conjunction, negation
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, conjuncts, negation
 from looptrans.ir.index import Index, Int
 from looptrans.ir.monoids import Folding
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Call,
-    Holds,
-    Read,
-    Select,
-    Value,
-    Whole,
-    walk_value,
-)
-
-
-def arrays_in(value: Value) -> set[str]:
-    """Return the arrays a value reads."""
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
+from looptrans.ir.program import Assign
+from looptrans.ir.value import Access, Binary, Call, Holds, Read, Select, Value, Whole, walk_value
 
 
 def are_apart(one: Access, other: Access, where: Condition = ALWAYS) -> bool:
@@ -40,8 +26,7 @@ def are_apart(one: Access, other: Access, where: Condition = ALWAYS) -> bool:
     gaps = [
         difference(a, b) for a, b in pairs if not isinstance(a, Whole) and not isinstance(b, Whole)
     ]
-    parts = where.parts if isinstance(where, Every) else (where,)
-    return any(_is_not_0(gap, parts) for gap in gaps)
+    return any(_is_not_0(gap, conjuncts(where)) for gap in gaps)
 
 
 def _is_not_0(gap: Index, where: tuple[Condition, ...]) -> bool:
@@ -70,6 +55,14 @@ def _is_not_0(gap: Index, where: tuple[Condition, ...]) -> bool:
                 case _:
                     pass
     return False
+
+
+def folded(node: Assign) -> tuple[Folding, Value] | None:
+    """Return what a statement folds into its target wherever it runs, and how."""
+    if len(node.targets) != 1 or len(node.values) != 1:
+        return None
+    found = accumulation(node.targets[0], node.values[0])
+    return None if found is None or found[2] != ALWAYS else found[:2]
 
 
 def accumulation(

@@ -23,16 +23,24 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.values import ZERO, add
 from looptrans.analysis.api import dependences, groups
 from looptrans.ir.affine import difference, is_same, total
-from looptrans.ir.condition import Relation, conjunction
+from looptrans.ir.condition import Relation, conjunction, conjuncts
 from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
-from looptrans.ir.walk import accesses, nodes, touched
+from looptrans.ir.walk import (
+    accesses,
+    assignments,
+    loops_in,
+    nodes,
+    read_in,
+    relations_in,
+    written_in,
+)
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import rename_variable
-from looptrans.transforms.rows.ends_asked import end_of, parts_of, start_of
+from looptrans.transforms.rows.ends_asked import end_of, start_of
 
 # What is found is found among the first few; each takes about a second.
 MOST_TRIED: Final = 32
@@ -158,7 +166,7 @@ def _independent(body: tuple[Node, ...], closed: Callable[[Node], Node]) -> list
 
 
 def _both(node: Node) -> tuple[set[str], set[str]]:
-    return touched((node,), writes=False), touched((node,), writes=True)
+    return read_in((node,)), written_in((node,))
 
 
 def _edges(
@@ -190,13 +198,13 @@ def _set_before(nests: tuple[Node, ...], number: int, zeros: Collection[str]) ->
     Sums commute: what is set once in an array of zeros may be added instead, behind them.
     """
     own = nests[number]
-    names = touched((own,), writes=True)
+    names = written_in((own,))
     if not _sets_once(own, names & set(zeros)):
         return set()
     found = set()
     for m in range(number + 1, len(nests)):
         other = nests[m]
-        common = names & touched((other,), writes=True)
+        common = names & written_in((other,))
         if common and common <= set(zeros) and _adds(other, common):
             found.add(m)
     return found
@@ -205,10 +213,10 @@ def _set_before(nests: tuple[Node, ...], number: int, zeros: Collection[str]) ->
 def _added_beside(nests: tuple[Node, ...], number: int, zeros: Collection[str]) -> set[int]:
     """Return the later nests that add to what a nest adds to in arrays of zeros: in any order."""
     own = nests[number]
-    names = touched((own,), writes=True)
+    names = written_in((own,))
     found = set()
     for m in range(number + 1, len(nests)):
-        common = names & touched((nests[m],), writes=True)
+        common = names & written_in((nests[m],))
         if common and common <= set(zeros) and _adds(own, common) and _adds(nests[m], common):
             found.add(m)
     return found
@@ -216,7 +224,7 @@ def _added_beside(nests: tuple[Node, ...], number: int, zeros: Collection[str]) 
 
 def _statements(node: Node, names: Collection[str]) -> list[Assign]:
     """Return the statements that write to some arrays."""
-    inside = (n for n in nodes((node,)) if isinstance(n, Assign))
+    inside = assignments((node,))
     return [n for n in inside if any(target.array in names for target in n.targets)]
 
 
@@ -261,7 +269,7 @@ def _ended(node: Node) -> tuple[Node, ...]:
     match node:
         case Loop(variable, Range(start, stop, 1), (If(condition, body, (), label=None) as guard,)):
             kept = []
-            for part in parts_of(condition):
+            for part in conjuncts(condition):
                 end, begin = end_of(part, variable), start_of(part, variable)
                 if end is not None and _is_number(less := difference(end, stop)):
                     stop = end if less.value < 0 else stop
@@ -284,10 +292,10 @@ def _touched(node: Node) -> tuple[set[str], set[str]]:
 
     A scalar that it writes is its own.
     """
-    written = touched((node,), writes=True)
-    statements = (n for n in nodes((node,)) if isinstance(n, Assign))
+    written = written_in((node,))
+    statements = assignments((node,))
     own = {target.array for n in statements for target in n.targets if not target.subscripts}
-    return touched((node,), writes=False) - own, written
+    return read_in((node,)) - own, written
 
 
 def _only_set(node: Node) -> Node:
@@ -382,7 +390,7 @@ def _fused(nests: list[Node], around: Program) -> _Fused | None:
     if len(loops) != len(nests) or any(loop.range.step != 1 for loop in loops):
         return None
     first = loops[0]
-    start, last = first.range.start, first.range.stop
+    start, last = first.range.ends
     for loop in loops:
         before, behind = difference(start, loop.range.start), difference(loop.range.stop, last)
         if not isinstance(before, Int) or not isinstance(behind, Int):
@@ -477,8 +485,7 @@ def _cells(node: Node, tied: Tied) -> tuple[set[Access], set[Access]]:
 
 def _plain(node: Node, tied: Tied) -> tuple[set[str], set[str]]:
     """Return what else a node reads, and what it writes."""
-    reads, writes = (touched((node,), writes=each) for each in (False, True))
-    return reads - tied.carried, writes - tied.carried
+    return read_in((node,)) - tied.carried, written_in((node,)) - tied.carried
 
 
 def _conflict(one: tuple[set[str], set[str]], other: tuple[set[str], set[str]]) -> bool:
@@ -488,8 +495,8 @@ def _conflict(one: tuple[set[str], set[str]], other: tuple[set[str], set[str]]) 
 def _may_precede(node: Node, other: Node, tied: Tied) -> bool:
     """Tell whether a node sets what is carried, and another before it has no part in that."""
     node = tied.closed(_only_set(node))
-    written, set_there = (touched((n,), writes=True) for n in (node, other))
-    names, its = (touched((n,), writes=False) for n in (node, other))
+    written, set_there = (written_in((n,)) for n in (node, other))
+    names, its = (read_in((n,)) for n in (node, other))
     return bool(written & tied.carried) and not (names | written) & set_there and not written & its
 
 
@@ -526,8 +533,7 @@ def _moves(tied: Tied, moving: Collection[str]) -> Callable[[Loop], bool]:
 
 def _directions(nest: Node, moves: Callable[[Loop], bool]) -> Iterator[Node]:
     """Yield a nest as it is, and with some of its loops the other way round."""
-    loops = (n for n in nodes((nest,)) if isinstance(n, Loop))
-    names = list(dict.fromkeys(loop.variable for loop in loops if moves(loop)))
+    names = list(dict.fromkeys(loop.variable for loop in loops_in((nest,)) if moves(loop)))
     for count in range(min(len(names), MOST_TURNED) + 1):
         for chosen in combinations(names, count):
             (made,) = rewritten((nest,), partial(_turned, frozenset(chosen), moves))
@@ -550,18 +556,14 @@ def _sets_first(nest: Node, tied: Tied, around: Program) -> bool:
     """Tell whether nothing is set, or added to, after it was read, or set after it was added to."""
     closed = tied.closed(_only_set(nest))
     elsewhere = {
-        each.access.array
-        for n in nodes((closed,))
-        if isinstance(n, Assign | If)
-        for each in accesses(n)
-        if not each.access.subscripts
-    } - touched((closed,), writes=True)
+        each.access.array for each in relations_in((closed,)) if not each.access.subscripts
+    } - written_in((closed,))
     known = [Assign("S", (Access(name, ()),), (ZERO,)) for name in sorted(elsewhere)]
     whole = tied.with_arrays(replace(around, body=(*around.body, *known, closed), outputs=()))
     late = dependences(whole, bases=("memory",), kinds=("anti", "output"), witnesses=False)
     arrays = {array.name for array in whole.arrays if array.rank}
-    statements = [n for n in nodes((nest,)) if isinstance(n, Assign)]
-    labelled = [n for n in nodes(whole.body[-1:]) if isinstance(n, Assign)]
+    statements = assignments((nest,))
+    labelled = assignments(whole.body[-1:])
     sets = {
         n.label
         for n, written in zip(labelled, statements, strict=True)

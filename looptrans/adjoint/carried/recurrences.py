@@ -25,7 +25,7 @@ from looptrans.frontend import parse
 from looptrans.ir.condition import with_operands
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Array, Assign, If, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Read, Value
 from looptrans.ir.verdict import Certificate
@@ -146,7 +146,7 @@ def _may_be_open(array: Array) -> bool:
 
 def incoming(array: Array, name: str) -> Array:
     """Return an array as an argument of another name."""
-    shape = tuple(extent for extent in array.shape if extent is not None)
+    shape = array.extents
     annotation = f'Float[Array, "{shape_text(shape)}"]'
     return Array(name, array.rank, array.element, "input", array.shape, annotation=annotation)
 
@@ -209,7 +209,7 @@ def _with_values(change: Callable[[Value], Value | None], node: Node) -> tuple[N
     """Return a statement, or a guard, with parts of its values replaced."""
     match node:
         case Assign():
-            return (replace(node, values=tuple(replaced(v, change) for v in node.values)),)
+            return (values_replaced(node, change),)
         case If():
             tested = with_operands(node.condition, value=lambda v: replaced(v, change))
             return (replace(node, condition=tested),)

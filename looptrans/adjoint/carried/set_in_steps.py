@@ -20,7 +20,6 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.program import Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access
 from looptrans.ir.walk import Placed, placed
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import Position
@@ -105,12 +104,8 @@ def _moved(node: Node, name: str, reads: Mapping[str, str], writes: Mapping[str,
     if not isinstance(node, Assign | If) or node.label is None or node.label not in reads:
         return node
     read, write = reads[node.label], writes[node.label]
-
-    def called(access: Access, new: str) -> Access:
-        return replace(access, array=new) if access.array == name else access
-
-    (moved,) = with_accesses((node,), lambda access: called(access, read))
+    (moved,) = with_accesses((node,), lambda access: access.renamed(name, read))
     if isinstance(moved, Assign) and isinstance(node, Assign):
-        targets = tuple(called(target, write) for target in node.targets)
+        targets = tuple(target.renamed(name, write) for target in node.targets)
         return replace(moved, targets=targets, augmented=False)
     return moved

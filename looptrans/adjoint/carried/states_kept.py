@@ -26,7 +26,7 @@ from looptrans.analysis.kept_flow import flow_of
 from looptrans.frontend import parse
 from looptrans.ir.affine import about, difference, extremum, form_of, total
 from looptrans.ir.creation import creation_of, first_value
-from looptrans.ir.index import Arith, Index, Int, Var, variables
+from looptrans.ir.index import Arith, Index, Int, Var
 from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
@@ -34,7 +34,8 @@ from looptrans.ir.source import Source
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, accesses, placed, touched
+from looptrans.ir.walk import Placed, accesses, placed, touched, written_in
+from looptrans.transforms.editing.errors import RangeNotFound
 from looptrans.transforms.editing.extents import (
     Ranges,
     declared_range,
@@ -43,8 +44,7 @@ from looptrans.transforms.editing.extents import (
     is_never_negative,
 )
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.nest import LoopPath, RangeNotFound
-from looptrans.transforms.editing.tree import loops_around
+from looptrans.transforms.editing.tree import LoopPath, loops_around
 from looptrans.transforms.judging.check import check_storage
 from looptrans.transforms.steps.expand import Dimension, dimension
 
@@ -78,7 +78,7 @@ class Kept:
     def note(self) -> str:
         """What it takes, as a sentence."""
         arrays = [self.program.array(kept) for _, kept in self.names]
-        shapes = (shape_text(_extents(array)).replace(" ", ", ") for array in arrays)
+        shapes = (shape_text(array.extents).replace(" ", ", ") for array in arrays)
         each = (f"{a.name} ({shape})" for a, shape in zip(arrays, shapes, strict=True))
         return f"States are kept for every iteration: {', '.join(each)}."
 
@@ -156,7 +156,7 @@ class _State:
         if bounds.step == 1:
             end = bounds.stop
             if bounds.start != Int(0) or form_of(end).constant < 0:  # 0, too, for range(0, N - 1)
-                end = extremum("max", (bounds.start, bounds.stop))
+                end = extremum("max", bounds.ends)
             return bounds.start, here, total(here, 1), end
         return total(bounds.start, 1), total(here, 1), here, total(bounds.stop, 1)
 
@@ -221,7 +221,7 @@ def _with_start(program: Program, state: _State) -> Program:
     name, array = state.array.name, state.array
     fill = creation_of(program, name)
     before = [p for p in placed(program) if p.position < state.loop.position]
-    if not array.rank or any(name in touched((p.node,), writes=True) for p in before):
+    if not array.rank or any(name in written_in((p.node,)) for p in before):
         return program
     value = None if fill is None else first_value(fill)
     if value is None:
@@ -250,7 +250,7 @@ def _is_one_by_one(program: Program, state: _State) -> bool:
     ]
     assert isinstance(place.node, Assign)
     target = place.node.targets[0]
-    extents = dict(zip(target.indices, _extents(state.array), strict=True))
+    extents = dict(zip(target.indices, state.array.extents, strict=True))
     whole = len(extents) == state.array.rank and all(
         each.range == Range(Int(0), extents.get(Var(each.variable), Int(-1)))
         for position, each in own
@@ -292,7 +292,7 @@ def _state(program: Program, name: str) -> _State | None:
             for position, loop in zip(place.loop_positions, place.loops, strict=True)
         ]
         subscripts = set(target.subscripts)
-        own = {name for index in target.indices for name in variables(index)}
+        own = target.variables
         over = [p for p in paths if p.position not in anew and p.variable not in own]
         if len(over) != 1 or not _hands_on(program, place, name, over[0]):
             continue
@@ -311,7 +311,7 @@ def _state(program: Program, name: str) -> _State | None:
         if not _is_used_in(program, name, starts):
             continue
         # Where rows differ in when time starts or ends it does so in one row each time.
-        ends = {*variables(loop.loop.range.start), *variables(loop.loop.range.stop)}
+        ends = loop.loop.range.variables
         if not ends <= {each.variable for each in starts}:
             continue
         try:
@@ -365,18 +365,14 @@ def _is_used_in(program: Program, name: str, loops: list[LoopPath]) -> bool:
         place.position[: len(path.position)] == path.position
         for path in loops
         for place in placed(program)
-        if any(name in touched((place.node,), writes=each) for each in (True, False))
+        if name in touched((place.node,))
     )
-
-
-def _extents(array: Array) -> tuple[Index, ...]:
-    return tuple(extent for extent in array.shape if extent is not None)
 
 
 def _shape(program: Program, state: _State) -> tuple[Index, ...]:
     """Return how large an array is that keeps a state for every iteration."""
     assert state.extent is not None
-    shape = state.placed(_extents(state.array), extent(program, state.extent))
+    shape = state.placed(state.array.extents, extent(program, state.extent))
     return (*(d.extent for d in state.outer), *shape)
 
 
@@ -385,7 +381,7 @@ def _has_room(program: Program, state: _State) -> bool:
 
     Of a time of a few iterations it need not be known.
     """
-    own = _extents(state.array)
+    own = state.array.extents
     around = [d.extent for d in state.outer] + [own[n] for n in state.order[0]]
     time = state.extent
     assert time is not None
@@ -393,7 +389,7 @@ def _has_room(program: Program, state: _State) -> bool:
         around.append(time)
     wanted = Counter(map(_size, around))
     return any(
-        wanted <= Counter(_size(extent) for extent in array.shape if extent is not None)
+        wanted <= Counter(_size(extent) for extent in array.extents)
         for array in program.arrays
         if array.role == "input" or array.name in program.outputs
     )
@@ -506,7 +502,7 @@ def _loops_over(program: Program, array: Array) -> tuple[tuple[Index, ...], Call
         names.append(fresh_name(program, "x", names))
 
     def around(node: Node) -> Node:
-        for name, each in reversed(list(zip(names, _extents(array), strict=True))):
+        for name, each in reversed(list(zip(names, array.extents, strict=True))):
             node = Loop(name, Range(Int(0), each), (node,))
         return node
 

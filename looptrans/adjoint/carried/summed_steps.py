@@ -18,7 +18,7 @@ from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Generator, Read, Reduce, Whole, arrays_tested
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, touched
+from looptrans.ir.walk import assignments, nodes, read_in, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.tree import (
     LoopPath,
@@ -86,7 +86,7 @@ def _summed(program: Program) -> Iterator[tuple[Program, str]]:
             continue
         if target.array in arrays_tested(guard):
             continue
-        ends = (end for loop in loops for end in (loop.range.start, loop.range.stop))
+        ends = (end for loop in loops for end in loop.range.ends)
         if any(here in variables(end) for end in ends):
             continue
         total = Reduce("sum", (Generator(here, path.loop.range, guard),), found[1])
@@ -131,7 +131,7 @@ def _added_apart(loop: Loop) -> tuple[str, ...]:
     if not len(leaves) == len(added) == len(chains) == len(set(made)) > 1:
         return ()
     for chain, node, own in zip(chains, added, made, strict=True):
-        if touched((chain,), writes=False) & {*made} - {own}:
+        if read_in((chain,)) & {*made} - {own}:
             return ()
         if not any(
             isinstance(s, Whole) or loop.variable in variables(s)
@@ -164,11 +164,7 @@ def _is_state(program: Program, path: LoopPath, name: str) -> bool:
     for outer in loops_around(program, path.position):
         own = path.position[len(outer.position)]
         others = tuple(n for number, n in enumerate(outer.loop.body) if number != own)
-        begun = any(
-            name in touched((node,), writes=True) - touched((node,), writes=False)
-            for node in nodes(others)
-            if isinstance(node, Assign)
-        )
-        if name in touched(others, writes=False) and not begun:
+        begun = any(name in written_in((node,)) - read_in((node,)) for node in assignments(others))
+        if name in read_in(others) and not begun:
             return node_at(program, path.position) is path.loop
     return False

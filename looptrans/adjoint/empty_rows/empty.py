@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.empty_rows.idle import Held, Idle, Unguarded, reads_data
 from looptrans.adjoint.empty_rows.nothing import Nothing, is_weighed
 from looptrans.adjoint.equations.definitions import System
-from looptrans.adjoint.equations.sums import condition_of
 from looptrans.adjoint.exponentials.tops import Total, counts, is_lowest
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.algebra.positional.values import MINUS_INFINITY, ZERO, is_number
@@ -44,6 +43,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    condition_of,
     walk_value,
 )
 

@@ -22,14 +22,7 @@ from looptrans.ir.condition import MIRRORED, Condition, Data, Not
 from looptrans.ir.index import Var
 from looptrans.ir.listing import value_text
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Compare,
-    Read,
-    Reduce,
-    Value,
-)
+from looptrans.ir.value import Access, Binary, Compare, Read, Reduce, Value
 
 _POSITIVE = (">", "!=")
 _OPPOSITE = ("<=", "==")

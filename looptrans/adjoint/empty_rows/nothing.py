@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from looptrans.adjoint.equations.definitions import System, is_same_range, range_moved
+from looptrans.adjoint.equations.definitions import System, is_same_range
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.recognition import unify
 from looptrans.adjoint.equations.sums import Term, expanded, held_together
 from looptrans.adjoint.exponentials.tops import Total, runs
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, negation
 from looptrans.ir.index import Index, Var
-from looptrans.ir.value import Access, Call, Compare, Generator, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Call, Compare, Generator, Read, Reduce, Value, cells_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Nothing:
 
     def _divisors(self, value: Value) -> list[Access]:
         """Return the sums of exponentials that a value reads."""
-        reads = [part.access for part in walk_value(value) if isinstance(part, Read)]
+        reads = cells_read(value)
         return [access for access in dict.fromkeys(reads) if access.array in self.totals]
 
     def has_no_terms(self, gathered: Access, given: Condition) -> bool:

@@ -9,8 +9,8 @@ from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS, Condition, with_operands
 from looptrans.ir.index import Var, substitute, variables
-from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, Value, free_variables
+from looptrans.ir.rewrite import range_changed, replaced
+from looptrans.ir.value import Access, Generator, Read, Reduce, Select, Value, free_variables
 
 
 def added(system: System, definition: Definition) -> None:
@@ -59,11 +59,7 @@ def _apart(system: System, value: Value, of: Definition, scope: dict[str, Genera
                 own = tuple(
                     Generator(
                         new[g.variable],
-                        Range(
-                            substitute(g.range.start, moved_),
-                            substitute(g.range.stop, moved_),
-                            g.range.step,
-                        ),
+                        range_changed(g.range, lambda end: substitute(end, moved_)),
                         ALWAYS,
                     )
                     for g in indices
@@ -92,7 +88,7 @@ def _closed(indices: tuple[Generator, ...], scope: dict[str, Generator]) -> tupl
             name
             for g in scope.values()
             if g.variable in wanted
-            for end in (g.range.start, g.range.stop)
+            for end in g.range.ends
             for name in variables(end)
             if name in scope
         }

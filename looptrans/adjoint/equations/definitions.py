@@ -11,17 +11,25 @@ without a thought for names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Literal
 
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import Arith, Index, Int, Var, substitute
+from looptrans.ir.index import Arith, Index, Int, Var
 from looptrans.ir.rewrite import replaced, with_reads
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Range,
+    Read,
+    Reduce,
+    Value,
+    has_reduction,
+    walk_value,
+)
 
 Origin = Literal["forward", "again", "adjoint"]
 _MARK = "~"
@@ -108,7 +116,7 @@ class Definition:
     @property
     def has_reduction(self) -> bool:
         """Whether a sum, maximum or minimum over loops is part of the value."""
-        return any(isinstance(part, Reduce) for part in walk_value(self.value))
+        return has_reduction(self.value)
 
     def reads(self) -> dict[str, list[Access]]:
         """Return what the value reads, by array, in order of appearance."""
@@ -131,6 +139,11 @@ class System:
         """Add a definition at the end, or put a new one in its place."""
         self.definitions[definition.name] = definition
         return definition
+
+    def is_forward(self, name: str) -> bool:
+        """Tell whether a name is defined by the listing, not by its gradients."""
+        definition = self.definitions.get(name)
+        return definition is not None and definition.origin != "adjoint"
 
     def order(self) -> list[str]:
         """Return the names of definitions so that each stands behind what it reads."""
@@ -204,14 +217,6 @@ def refreshed_generators(
         for g in generators
     )
     return tuple(found), new
-
-
-def range_moved(bounds: Range, indices: Mapping[str, Index]) -> Range:
-    """Replace variables in a range."""
-    if not indices:
-        return bounds
-    start, stop = (simplified(substitute(end, indices)) for end in (bounds.start, bounds.stop))
-    return Range(start, stop, bounds.step)
 
 
 def is_same_range(one: Range, other: Range) -> bool:

@@ -44,7 +44,8 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Program
-from looptrans.ir.rewrite import replaced, with_reads
+from looptrans.ir.ranges import ranges_by_name
+from looptrans.ir.rewrite import range_changed, replaced, with_reads
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -56,6 +57,7 @@ from looptrans.ir.value import (
     Value,
     condition_variables,
     free_variables,
+    reductions,
     walk_value,
 )
 
@@ -128,7 +130,7 @@ class _Equal:
             own = replace(own, indices=tuple(self._widened(own, g, free) for g in own.indices))
             for g in own.indices:
                 if g.variable in free:
-                    free |= {*variables(g.range.start), *variables(g.range.stop)}
+                    free |= g.range.variables
             kept = [(g, Var(g.variable)) for g in own.indices if g.variable in free]
             found = [self._chosen_by(own, g) or (g, here) for g, here in kept]
             if len(kept) < len(own.indices) or found != kept:
@@ -167,7 +169,7 @@ class _Equal:
 
         There may be cells that nothing asks for: there, too, a sum and its slope must be numbers.
         """
-        if {*variables(index.range.start), *variables(index.range.stop)} <= free:
+        if index.range.variables <= free:
             return index
         if index.range.step != 1:
             return index
@@ -181,7 +183,7 @@ class _Equal:
 
     def _last_stop(self, own: Definition, index: Generator) -> Index | None:
         """Return the size where an index ends for the last of the others, if all arrays go on."""
-        around = {g.variable: g.range for g in own.indices}
+        around = ranges_by_name(own.indices)
         stop = index.range.stop
         for name in variables(stop):
             bounds = around.get(name)
@@ -194,7 +196,7 @@ class _Equal:
             starts = index.range.start.arguments
         if Int(0) not in starts or not isinstance(stop, Param):
             return None
-        facts = Facts(tuple(c.condition for c in self.program.contracts if not c.generators))
+        facts = Facts(self.program.stated)
         for subscript, extent in self._subscripts(own.value, index.variable):
             if subscript != Var(index.variable) or extent is None:
                 return None
@@ -209,7 +211,7 @@ class _Equal:
         """
         for part in walk_value(own.value):
             for g in part.generators if isinstance(part, Reduce) else ():
-                ends = {*variables(g.range.start), *variables(g.range.stop)}
+                ends = g.range.variables
                 if variable in ends | condition_variables(g.condition):
                     return False
         if not is_finite(own.value, self.system):
@@ -410,7 +412,7 @@ def _rises(index: Index, name: str) -> bool:
 
 def _in_sums(value: Value) -> set[str]:
     """Return the arrays that are read inside sums."""
-    bodies = [part.body for part in walk_value(value) if isinstance(part, Reduce)]
+    bodies = [part.body for part in reductions(value)]
     return {p.access.array for body in bodies for p in walk_value(body) if isinstance(p, Read)}
 
 
@@ -424,7 +426,7 @@ def _in_order(definition: Definition) -> tuple[str, ...]:
 def _key(definition: Definition) -> str:
     """Return the same text for definitions that differ in the names of variables only."""
     names: dict[str, Index] = {v: Var(f"#{k}") for k, v in enumerate(_in_order(definition))}
-    ranges = {g.variable: g.range for g in definition.indices}
+    ranges = ranges_by_name(definition.indices)
     order = [ranges[v] for v in _in_order(definition)]
     value = _numbered(value_moved(definition.value, names), [0])
     return repr((value, [_moved(r, names) for r in order]))
@@ -450,5 +452,4 @@ def _numbered(value: Value, count: list[int]) -> Value:
 
 
 def _moved(bounds: Range, names: dict[str, Index]) -> Range:
-    start, stop = (substitute(end, names) for end in (bounds.start, bounds.stop))
-    return Range(in_one_order(start), in_one_order(stop), bounds.step)
+    return range_changed(bounds, lambda end: in_one_order(substitute(end, names)))

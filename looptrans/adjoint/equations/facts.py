@@ -21,6 +21,7 @@ from looptrans.ir.condition import (
 )
 from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var
 from looptrans.ir.program import Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Generator, Range
 from looptrans.ir.walk import accesses, placed
 
@@ -202,7 +203,7 @@ def said_of_sizes(program: Program) -> Facts:
     for parameter in program.parameters:
         if parameter.kind == "size":
             found[Relation(">=", Param(parameter.name), Int(0))] = None
-    found |= {c.condition: None for c in program.contracts if not c.generators}
+    found |= dict.fromkeys(program.stated)
     shapes = {array.name: array.shape for array in program.arrays}
     for place in placed(program):
         if place.conditions:
@@ -210,8 +211,7 @@ def said_of_sizes(program: Program) -> Facts:
         for relation in accesses(place.node):
             if relation.condition != ALWAYS:
                 continue
-            around = {loop.variable: loop.range for loop in place.loops}
-            around |= {g.variable: g.range for g in relation.generators}
+            around = ranges_by_name((*place.loops, *relation.generators))
             access = relation.access
             ends = zip(access.indices, shapes[access.array], strict=False)
             pairs = tuple((index, extent) for index, extent in ends if isinstance(index, Var))

@@ -27,6 +27,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     free_variables,
+    reductions,
     value_children,
     walk_value,
 )
@@ -90,12 +91,7 @@ def comes_back_finite(own: Definition, index: str, system: System) -> bool:
     while waiting:
         name = waiting.pop()
         for reader in list(system.definitions.values()):
-            bound = {
-                g.variable
-                for part in walk_value(reader.value)
-                if isinstance(part, Reduce)
-                for g in part.generators
-            }
+            bound = {g.variable for part in reductions(reader.value) for g in part.generators}
             for access in reader.reads().get(name, ()):
                 mine = {v for p in of_own[name] for v in variables(access.indices[p])}
                 if not _is_tame(reader.value, cells, mine, system):

@@ -22,9 +22,9 @@ from looptrans.ir.condition import (
     Not,
     Relation,
     Some,
+    compared,
     conjunction,
     negation,
-    walk_condition,
 )
 from looptrans.ir.index import (
     Arith,
@@ -245,9 +245,8 @@ def tested_products(program: Program) -> frozenset[str]:
     for place in placed(program):
         behind = [relation.condition for relation in accesses(place.node)]
         for condition in (*place.conditions, *behind):
-            for part in walk_condition(condition):
-                for side in (part.left, part.right) if isinstance(part, Relation) else ():
-                    for term in walk(side):
-                        if isinstance(term, Arith) and term.op == "*" and variables(term):
-                            found.update(parameters(term))
+            for side in compared(condition):
+                for term in walk(side):
+                    if isinstance(term, Arith) and term.op == "*" and variables(term):
+                        found.update(parameters(term))
     return frozenset(found)

@@ -16,7 +16,7 @@ from looptrans.adjoint.equations.sums import held_together
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS, Condition, negation
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Read, Reduce, Select, Value, walk_value
+from looptrans.ir.value import Access, Read, Reduce, Select, Value, has_reduction
 
 
 def read_where_known(system: System) -> None:
@@ -63,7 +63,7 @@ def _way(system: System, access: Access, given: frozenset[Condition]) -> Value |
     definition = system.definitions.get(access.array)
     if definition is None or not isinstance(definition.value, Select):
         return None
-    if any(isinstance(part, Reduce) for part in walk_value(definition.value)):
+    if has_reduction(definition.value):
         return None
     here = dict(zip(definition.variables, access.indices, strict=True))
     choice = value_moved(definition.value, here)

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.algebra.positional.cells import is_looked_up
 from looptrans.ir.index import Var, variables
-from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.program import Loop, Program
 from looptrans.ir.value import (
     Call,
     Read,
@@ -28,7 +28,7 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import targets_in
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
 
 
@@ -120,7 +120,7 @@ def _is_apart(program: Program, array: str, *, by_rows: bool) -> bool:
 
 def _are_set_ahead(loop: Loop, rows: set[str]) -> bool:
     """Tell whether an iteration sets something for another one, as a step of time does."""
-    targets = (t for node in nodes(loop.body) if isinstance(node, Assign) for t in node.targets)
+    targets = targets_in(loop.body)
     subscripts = (index for target in targets for index in target.indices)
     return any(rows & set(variables(s)) and not isinstance(s, Var) for s in subscripts)
 
@@ -132,7 +132,7 @@ def _is_of_weights(system: System, definition: Definition) -> bool:
     K[b, j, e] only with those of their batch, or with those that a mask leaves.
     """
     own = set(definition.variables)
-    if any({*variables(g.range.start), *variables(g.range.stop)} & own for g in definition.indices):
+    if any(g.range.variables & own for g in definition.indices):
         return False
     for part in walk_value(definition.value):
         if isinstance(part, Select) and len(condition_variables(part.condition) & own) > 1:
@@ -152,7 +152,7 @@ def _is_of_weights(system: System, definition: Definition) -> bool:
 def _is_read_again(read: AccessSite, level: int) -> bool:
     """Tell whether a loop that says nothing of a cell stands outside of one that does."""
     place, access = read.place, read.relation.access
-    named = {name for index in access.indices for name in variables(index)}
+    named = access.variables
     around = zip(place.loops, place.loop_positions, strict=True)
     inside = [loop.variable for loop, position in around if len(position) > level]
     inside += [generator.variable for generator in read.relation.generators]
@@ -212,5 +212,5 @@ def _looked_at(value: Value) -> Iterator[str]:
             inside = [each for each in walk_value(part.body) if isinstance(each, Call)]
         reads = (p.access for each in inside for p in walk_value(each) if isinstance(p, Read))
         for access in reads:
-            if own & {name for index in access.indices for name in variables(index)}:
+            if own & access.variables:
                 yield access.array

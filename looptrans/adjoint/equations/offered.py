@@ -34,20 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    Origin,
-    System,
-    is_same_range,
-    range_moved,
-)
-from looptrans.adjoint.equations.recognition import unify
-from looptrans.algebra.positional.cells import value_moved
+from looptrans.adjoint.equations.definitions import Definition, Origin, System
+from looptrans.adjoint.equations.recognition import read_instead
+from looptrans.algebra.positional.cells import range_moved, value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
-    Access,
     Binary,
     Call,
     Generator,
@@ -55,6 +49,7 @@ from looptrans.ir.value import (
     Reduce,
     Value,
     free_variables,
+    has_reduction,
     walk_value,
 )
 
@@ -185,7 +180,7 @@ def _is_worth_a_name(
     ends: list[Index] = []
     for generator in generators:
         if generator.variable in own:
-            ends += (generator.range.start, generator.range.stop)
+            ends += generator.range.ends
     return (
         all(d.origin == "again" for d in computed)
         and not own >= set(of.variables)
@@ -239,13 +234,13 @@ def _name(
 def _made(system: System, of: Definition, body: Value, ending: str) -> Definition | None:
     """Return a definition of a value, or None where it is read already or has no place."""
     reads = [part for part in walk_value(body) if isinstance(part, Read)]
-    if isinstance(body, Read) or not reads or any(isinstance(p, Reduce) for p in walk_value(body)):
+    if isinstance(body, Read) or not reads or has_reduction(body):
         return None
     inner = of.value.generators if isinstance(of.value, Reduce) else ()
     scope = {g.variable: g for g in (*of.indices, *inner)}
     wanted = set(free_variables(body))
     while True:
-        ends = [e for n in wanted & scope.keys() for e in _ends(scope[n])]
+        ends = [e for n in wanted & scope.keys() for e in scope[n].range.ends]
         more = {name for end in ends for name in variables(end)} - wanted
         if not more:
             break
@@ -264,25 +259,13 @@ def _made(system: System, of: Definition, body: Value, ending: str) -> Definitio
     return Definition(wish, tuple(indices), value_moved(body, new), origin, of.label)
 
 
-def _ends(g: Generator) -> tuple[Index, Index]:
-    return g.range.start, g.range.stop
-
-
 def _read(made: Definition, definition: Definition) -> Definition:
     """Return a definition that reads another wherever it works out the same over its range."""
-    scope = {g.variable: g.range for g in definition.indices}
+    scope = ranges_by_name(definition.indices)
     if isinstance(definition.value, Reduce):
-        scope |= {g.variable: g.range for g in definition.value.generators}
+        scope |= ranges_by_name(definition.value.generators)
 
     def change(part: Value) -> Value | None:
-        bound: dict[str, Index] = {}
-        if not unify(made.value, part, frozenset(made.variables), bound):
-            return None
-        for g in made.indices:
-            index = bound.get(g.variable)
-            known = scope.get(index.name) if isinstance(index, Var) else None
-            if known is None or not is_same_range(known, range_moved(g.range, bound)):
-                return None
-        return Read(Access(made.name, tuple(bound[name] for name in made.variables)))
+        return read_instead(made, part, scope)
 
     return replace(definition, value=replaced(definition.value, change))

@@ -11,19 +11,22 @@ those of the rule, all of them, the ranges are the same, and what the rule is gi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from looptrans.adjoint.equations.definitions import Definition, is_same_range
 from looptrans.adjoint.equations.sums import Term, bracketed, term_moved, times
-from looptrans.algebra.positional.cells import condition_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved
 from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Param, Var, substitute, variables
 from looptrans.ir.value import (
+    Access,
     Call,
     Generator,
     IndexValue,
+    Range,
     Read,
     Real,
     Value,
@@ -153,7 +156,7 @@ def applied(term: Term, rule: Rule) -> Term | None:
         if any(condition_moved(c, bound) not in term.brackets for c in rule.given):
             continue
         kept = tuple(g for g in term.generators if g.variable not in gone)
-        if any({*variables(g.range.start), *variables(g.range.stop)} & gone for g in kept):
+        if any(g.range.variables & gone for g in kept):
             continue
         rest = Term(
             term.coefficient,
@@ -228,6 +231,25 @@ def _same_ranges(
             if not is_same(a, substitute(b, bound)):
                 return False
     return True
+
+
+def read_instead(made: Definition, value: Value, scope: Mapping[str, Range]) -> Read | None:
+    """Return the cell that has a value; None where it is none of what a definition works out.
+
+    Args:
+        made: The definition.
+        value: The value.
+        scope: The ranges of the variables around it, which are to be those of the definition.
+    """
+    bound: dict[str, Index] = {}
+    if not unify(made.value, value, frozenset(made.variables), bound):
+        return None
+    for g in made.indices:
+        index = bound.get(g.variable)
+        known = scope.get(index.name) if isinstance(index, Var) else None
+        if known is None or not is_same_range(known, range_moved(g.range, bound)):
+            return None
+    return Read(Access(made.name, tuple(bound[name] for name in made.variables)))
 
 
 def unify(pattern: object, value: object, free: frozenset[str], bound: dict[str, Index]) -> bool:

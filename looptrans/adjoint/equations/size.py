@@ -30,6 +30,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    reductions,
     value_children,
     walk_value,
 )
@@ -178,7 +179,7 @@ def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:
                 if not isinstance(read, Read):
                     continue
                 inner = system.definitions.get(read.access.array)
-                used = {n for index in read.access.indices for n in variables(index)}
+                used = read.access.variables
                 if inner is None or not used & bound:
                     continue
                 if _is_worked_out_sum(system, inner, sizes):
@@ -215,9 +216,7 @@ def sizes_of(
         whole: The definitions of arrays that are made whole before others read them.
     """
     arguments = [
-        _counted(tuple(e for e in a.shape if e is not None))
-        for a in program.arrays
-        if a.role == "input" and a.element == "float"
+        _counted(a.extents) for a in program.arrays if a.role == "input" and a.element == "float"
     ]
     returned = [
         _counted(system.definitions[name].extents)
@@ -235,8 +234,7 @@ def _in_pieces(program: Program, system: System, last: Mapping[str, str]) -> Ite
     summed = {
         part.access.array
         for definition in system.definitions.values()
-        for reduction in walk_value(definition.value)
-        if isinstance(reduction, Reduce)
+        for reduction in reductions(definition.value)
         for part in walk_value(reduction.body)
         if isinstance(part, Read)
     }

@@ -17,13 +17,7 @@ from looptrans.adjoint.equations.facts import Facts, bounds_of
 from looptrans.adjoint.equations.sums import Term, bracketed, mentioned, term_moved
 from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import Form, extremum, form_of, index_of, is_same, simplified, total
-from looptrans.ir.condition import (
-    MIRRORED,
-    Condition,
-    Relation,
-    compared,
-    is_of_indices,
-)
+from looptrans.ir.condition import MIRRORED, Condition, Relation, compared, is_of_indices
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -36,19 +30,17 @@ from looptrans.ir.index import (
     rebuild,
     variables,
 )
-from looptrans.ir.program import Array, Contract
-from looptrans.ir.rewrite import condition_changed, value_changed
-from looptrans.ir.value import (
-    Generator,
-    Range,
-)
+from looptrans.ir.program import Array
+from looptrans.ir.ranges import ranges_by_name
+from looptrans.ir.rewrite import condition_changed, range_changed, value_changed
+from looptrans.ir.value import Generator, Range
 
 
 def solved(
     term: Term,
     subscripts: tuple[Index, ...],
     target: tuple[Generator, ...],
-    contracts: tuple[Contract, ...] = (),
+    stated: tuple[Condition, ...] = (),
     arrays: tuple[Array, ...] = (),
 ) -> Term:
     """Return the part of a term that reaches one cell.
@@ -57,7 +49,7 @@ def solved(
         term: What is added, summed over all iterations of the reader.
         subscripts: The cell an iteration reads.
         target: The indices of the array that is read.
-        contracts: What the listing assumes.
+        stated: What the listing assumes.
         arrays: Those that may stand in subscripts.
     """
     own = {g.variable for g in term.generators}
@@ -65,7 +57,7 @@ def solved(
     given = list(subscripts)
     for step in (_variable, _affine, _divided, _remainder):
         for number in list(open_):
-            done = step(term, given[number], target[number], contracts)
+            done = step(term, given[number], target[number], stated)
             if done is None:
                 continue
             term, change = done
@@ -105,7 +97,7 @@ _Done = tuple[Term, Callable[[Index], Index]]
 
 
 def _variable(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     own = {g.variable: g for g in term.generators}
     if not isinstance(index, Var) or index.name not in own:
@@ -114,7 +106,7 @@ def _variable(
 
 
 def _affine(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     own = {g.variable: g for g in term.generators}
     form = form_of(index)
@@ -132,11 +124,7 @@ def _affine(
 def _can_be_ordered(term: Term, name: str, value: Index) -> bool:
     """Tell whether no range would mention its own variable, once a variable has a value."""
     waiting = {
-        g.variable: {
-            v
-            for end in (g.range.start, g.range.stop)
-            for v in variables(_substituted(end, {name: value}))
-        }
+        g.variable: {v for end in g.range.ends for v in variables(_substituted(end, {name: value}))}
         for g in term.generators
         if g.variable != name
     }
@@ -172,7 +160,7 @@ def _substituted(index: Index, indices: dict[str, Index]) -> Index:
 
 
 def _divided(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     own = {g.variable: g for g in term.generators}
     match index:
@@ -186,15 +174,13 @@ def _divided(
     here = Var(target.variable)
     start = Arith("*", here, divisor)
     stop: Index = Arith("+", start, divisor)
-    if not _is_product(generator.range.stop, target.range.stop, divisor, contracts):
+    if not _is_product(generator.range.stop, target.range.stop, divisor, stated):
         stop = Extremum("min", (generator.range.stop, stop))
 
     change = replacing(index, here)
     mine = replace(generator, range=Range(start, stop))
     others = tuple(
-        mine
-        if g.variable == name
-        else replace(g, range=Range(change(g.range.start), change(g.range.stop), g.range.step))
+        mine if g.variable == name else replace(g, range=range_changed(g.range, change))
         for g in term.generators
     )
     factors = tuple((value_changed(a, change), p) for a, p in term.factors)
@@ -203,7 +189,7 @@ def _divided(
 
 
 def _remainder(
-    term: Term, index: Index, target: Generator, contracts: tuple[Contract, ...]
+    term: Term, index: Index, target: Generator, stated: tuple[Condition, ...]
 ) -> _Done | None:
     """Go over quotients where a remainder is given: j % P is p for j = q * P + p alone."""
     own = {g.variable: g for g in term.generators}
@@ -239,14 +225,14 @@ def _of_few(index: Index) -> Index:
     return extremum("min", bounds) if bounds else index
 
 
-def _is_product(total: Index, count: Index, size: Index, contracts: tuple[Contract, ...]) -> bool:
+def _is_product(total: Index, count: Index, size: Index, stated: tuple[Condition, ...]) -> bool:
     """Tell whether the listing assumes `total == count * size`."""
     product = {Arith("*", count, size), Arith("*", size, count)}
     if total in product:
         return True
-    for contract in contracts:
-        match contract.condition:
-            case Relation("==", left, right) if not contract.generators:
+    for condition in stated:
+        match condition:
+            case Relation("==", left, right):
                 if (left == total and right in product) or (right == total and left in product):
                     return True
             case _:
@@ -302,7 +288,7 @@ def pinned(
     conditions: tuple[Condition, ...], indices: tuple[Generator, ...], said: Facts
 ) -> dict[str, Index]:
     """Return the indices that conditions give a value inside their range, for all iterations."""
-    ranges = {g.variable: g.range for g in indices}
+    ranges = ranges_by_name(indices)
     found: dict[str, Index] = {}
     for name, value, _ in _single_values(conditions, indices):
         bounds = bounds_of(name, ranges[name])
@@ -335,7 +321,7 @@ def at_single_values(
         The indices, and the other conditions.
     """
     given = pinned(conditions, indices, said)
-    ranges = {g.variable: g.range for g in indices}
+    ranges = ranges_by_name(indices)
     for name, value, condition in _single_values(conditions, indices):
         bounds, following = ranges[name], total(value, 1)
         if name in given or bounds.step != 1:

@@ -17,34 +17,23 @@ from math import isfinite, log
 from typing import Final
 
 from looptrans.adjoint.equations.definitions import Names, refreshed_generators
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import in_one_order, simplified
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Data,
-    Every,
-    Not,
-    Relation,
-    Some,
-    negation,
-    opposite,
-)
+from looptrans.ir.condition import ALWAYS, Condition, Every, Not, Relation, Some, negation, opposite
 from looptrans.ir.functions import is_as_written
-from looptrans.ir.index import Extremum, Index, Var, substitute, variables
+from looptrans.ir.index import Extremum, Index, Var, substitute
 from looptrans.ir.listing import condition_text, index_text, value_text
 from looptrans.ir.value import (
     Binary,
     Call,
     Const,
     Generator,
-    Holds,
-    Range,
     Reduce,
     Select,
     Unary,
     Value,
+    condition_of,
     condition_variables,
     free_variables,
 )
@@ -118,7 +107,7 @@ def expanded(value: Value, names: Names) -> list[Term]:
             inverse = _reciprocal(right, names)
             return [times(x, inverse) for x in expanded(left, names)]
         case Binary("**", base, Const(exponent)) if float(exponent).is_integer() and exponent:
-            return _powers(base, int(exponent), value, names)
+            return _powers(base, int(exponent), names)
         case Select(condition, chosen, otherwise):
             if is_number(otherwise, 0.0):
                 return [bracketed(t, condition) for t in expanded(chosen, names)]
@@ -171,12 +160,7 @@ def _is_product(terms: list[Term]) -> bool:
     return len(terms) == 1 and not terms[0].generators and not terms[0].brackets
 
 
-def condition_of(value: Value) -> Condition:
-    """Return the condition that a value is true."""
-    return value.condition if isinstance(value, Holds) else Data(value)
-
-
-def _powers(base: Value, exponent: int, value: Value, names: Names) -> list[Term]:
+def _powers(base: Value, exponent: int, names: Names) -> list[Term]:
     inner = expanded(base, names)
     if _is_product(inner):
         found = ONE
@@ -241,17 +225,7 @@ def term_moved(term: Term, indices: Mapping[str, Index]) -> Term:
     for atom, exponent in term.factors:
         moved = value_moved(atom, indices)
         powers[moved] = powers.get(moved, 0) + exponent
-    generators = tuple(
-        replace(
-            g,
-            range=Range(
-                simplified(substitute(g.range.start, indices)),
-                simplified(substitute(g.range.stop, indices)),
-                g.range.step,
-            ),
-        )
-        for g in term.generators
-    )
+    generators = tuple(replace(g, range=range_moved(g.range, indices)) for g in term.generators)
     brackets = tuple(dict.fromkeys(condition_moved(c, indices) for c in term.brackets))
     factors = tuple((atom, p) for atom, p in powers.items() if p)
     return Term(term.coefficient, factors, brackets, generators)
@@ -265,7 +239,7 @@ def mentioned(term: Term) -> frozenset[str]:
     for condition in term.brackets:
         found |= condition_variables(condition)
     for g in term.generators:
-        found |= {*variables(g.range.start), *variables(g.range.stop)}
+        found |= g.range.variables
     return frozenset(found)
 
 
@@ -323,7 +297,7 @@ def _orders(generators: tuple[Generator, ...]) -> Iterator[tuple[int, ...]]:
     nameless: dict[str, Index] = {g.variable: Var("_") for g in generators}
     alike: dict[str, list[int]] = {}
     for k, g in enumerate(generators):
-        ends = (substitute(simplified(end), nameless) for end in (g.range.start, g.range.stop))
+        ends = (substitute(simplified(end), nameless) for end in g.range.ends)
         alike.setdefault(f"{'..'.join(map(index_text, ends))}..{g.range.step}", []).append(k)
     groups = (permutations(alike[text]) for text in sorted(alike))
     return (tuple(chain.from_iterable(order)) for order in product(*groups))
@@ -334,8 +308,7 @@ def _text(term: Term, names: dict[str, Index]) -> str:
     factors = sorted(f"({value_text(atom)})**{p}" for atom, p in moved.factors)
     brackets = sorted(condition_text(c) for c in moved.brackets)
     ranges = [
-        "..".join(index_text(in_one_order(end)) for end in (g.range.start, g.range.stop))
-        + f"..{g.range.step}"
+        "..".join(index_text(in_one_order(end)) for end in g.range.ends) + f"..{g.range.step}"
         for g in moved.generators
     ]
     return " ".join([*factors, "|", *brackets, "|", *ranges])

@@ -19,7 +19,7 @@ from looptrans.ir.affine import is_same
 from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import listing, value_text
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Binary, Read, Real, Unary, Value, value_children
 from looptrans.ir.verdict import Certificate
@@ -188,7 +188,7 @@ def _joined(
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign) or cell in node.targets:
             return (node,)
-        return (replace(node, values=tuple(replaced(v, without) for v in node.values)),)
+        return (values_replaced(node, without),)
 
     added = Read(replace(cell, array=beside.array))
     last = Assign("S", (cell,), (Binary("-" if beside.opposite else "+", Read(cell), added),))

@@ -18,7 +18,6 @@ from looptrans.adjoint.equations.definitions import plain_name
 from looptrans.adjoint.equations.sums import ONE, Term, mentioned
 from looptrans.algebra.positional.values import add, divide, multiply, negative, number, power
 from looptrans.ir.condition import Condition, conjunction, is_data_dependent
-from looptrans.ir.index import variables
 from looptrans.ir.listing import value_text
 from looptrans.ir.value import (
     Const,
@@ -244,11 +243,7 @@ def in_order(generators: tuple[Generator, ...]) -> tuple[Generator, ...]:
     found: list[Generator] = []
     while waiting:
         done = {g.variable for g in found}
-        ready = next(
-            g
-            for g in waiting
-            if not ({*variables(g.range.start), *variables(g.range.stop)} & names) - done
-        )
+        ready = next(g for g in waiting if not (g.range.variables & names) - done)
         found.append(ready)
         waiting.remove(ready)
     return tuple(found)

@@ -10,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    is_same_range,
-    range_moved,
-    refreshed_generators,
-)
-from looptrans.adjoint.equations.recognition import unify
+from looptrans.adjoint.equations.definitions import Definition, System, refreshed_generators
+from looptrans.adjoint.equations.recognition import read_instead, unify
 from looptrans.adjoint.exponentials.totals import parts_of_total
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
-    Access,
     Binary,
     Generator,
     Read,
@@ -85,7 +79,7 @@ def share(system: System) -> set[str]:
 def _indices(of: Definition, wanted: Sequence[str]) -> tuple[Generator, ...] | None:
     """Return the indices of a part of a definition; None where they end at one it does not have."""
     found = tuple(replace(g, condition=ALWAYS) for g in _bound_in(of) if g.variable in wanted)
-    ends = (end for g in found for end in (g.range.start, g.range.stop))
+    ends = (end for g in found for end in g.range.ends)
     return found if all(set(variables(end)) <= set(wanted) for end in ends) else None
 
 
@@ -143,18 +137,9 @@ def _bound_in(definition: Definition) -> tuple[Generator, ...]:
 
 def _shared_in(definition: Definition, made: Definition) -> Definition:
     """Return a definition that reads another wherever it works out the same over its ranges."""
-    scope = {g.variable: g.range for g in _bound_in(definition)}
+    scope = ranges_by_name(_bound_in(definition))
 
     def change(part: Value) -> Value | None:
-        bound: dict[str, Index] = {}
-        free = frozenset(made.variables)
-        if not isinstance(part, Binary) or not unify(made.value, part, free, bound):
-            return None
-        for g in made.indices:
-            index = bound.get(g.variable)
-            known = scope.get(index.name) if isinstance(index, Var) else None
-            if known is None or not is_same_range(known, range_moved(g.range, bound)):
-                return None
-        return Read(Access(made.name, tuple(bound[v] for v in made.variables)))
+        return read_instead(made, part, scope) if isinstance(part, Binary) else None
 
     return replace(definition, value=replaced(definition.value, change))

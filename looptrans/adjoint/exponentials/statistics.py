@@ -24,7 +24,6 @@ from looptrans.adjoint.equations.definitions import (
     refreshed_generators,
 )
 from looptrans.adjoint.equations.recognition import unify
-from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.exponentials.tops import is_surely_finite
 from looptrans.adjoint.exponentials.weights import Prepared, Weight, log_sum
 from looptrans.algebra.makeup import makeup_of_value
@@ -49,7 +48,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
-    walk_value,
+    cells_read,
 )
 
 LOST: Final = 1024.0
@@ -97,13 +96,12 @@ class LogSum:
 
 
 def with_log_sums(
-    prepared: Prepared, sizes: Sizes, outputs: Collection[str], set_to: Collection[str]
+    prepared: Prepared, outputs: Collection[str], set_to: Collection[str]
 ) -> tuple[LogSum, ...]:
     """Work weights out from the logarithms of their sums; those that are tested may be of 0.
 
     Args:
         prepared: The definitions with their weights.
-        sizes: What they are compared with.
         outputs: The definitions of outputs.
         set_to: Those that something in the listing is set to, and which it can hand over.
     """
@@ -145,7 +143,7 @@ def _is_by_rows(system: System, weight: Weight) -> bool:
     """Tell whether the first indices of a weight are those of its sum."""
     own = system.definitions[weight.name]
     first = own.variables[: len(system.definitions[weight.total].variables)]
-    reads = [part.access for part in walk_value(own.value) if isinstance(part, Read)]
+    reads = cells_read(own.value)
     return Access(weight.total, tuple(map(Var, first))) in reads
 
 

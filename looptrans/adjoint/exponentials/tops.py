@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 
-from looptrans.adjoint.equations.definitions import Definition, System, is_same_range, range_moved
+from looptrans.adjoint.equations.definitions import Definition, System, is_same_range
 from looptrans.adjoint.equations.sums import held_together
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.algebra.positional.values import ZERO, is_number
 from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, conjunction, negation
-from looptrans.ir.index import Index, Var, variables
+from looptrans.ir.index import Index, Var
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -276,7 +276,7 @@ def runs(bound: tuple[Generator, ...]) -> list[Condition]:
     return [
         Relation("<", g.range.start, g.range.stop)
         for g in bound
-        if g.range.step > 0 and not {*variables(g.range.start), *variables(g.range.stop)} & names
+        if g.range.step > 0 and not g.range.variables & names
     ]
 
 

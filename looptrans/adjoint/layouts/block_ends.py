@@ -24,9 +24,9 @@ from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, neg
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import values_replaced
 from looptrans.ir.value import Access, Binary, Const, Generator, Read, Select, Value
-from looptrans.ir.walk import accesses, touched
+from looptrans.ir.walk import accesses, written_in
 
 
 def within_ends(program: Program, arrays: Collection[str], listed: Program) -> Program:
@@ -40,7 +40,7 @@ def within_ends(program: Program, arrays: Collection[str], listed: Program) -> P
     Raises:
         NotDifferentiated: What is read there may be what the program has put there.
     """
-    made = touched(program.body, writes=True)
+    made = written_in(program.body)
     fills: dict[str, Const] = {}
     for array in program.arrays:
         creation = creation_of(listed, array.name)
@@ -104,7 +104,7 @@ class _Work:
                 return None
             return Select(chosen[value.access], value, self.fills[value.access.array])
 
-        after = replace(node, values=tuple(replaced(value, read) for value in node.values))
+        after = values_replaced(node, read)
         if not guards:
             return after
         if len(node.targets) > 1:

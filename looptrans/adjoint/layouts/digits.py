@@ -29,10 +29,10 @@ from looptrans.adjoint.layouts.whole_digits import (
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import difference, extremum, is_same, shifted, simplified
-from looptrans.ir.condition import Relation
+from looptrans.ir.condition import Condition, Relation
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, variables, walk
 from looptrans.ir.listing import listing
-from looptrans.ir.program import Array, Assign, Contract, Program
+from looptrans.ir.program import Array, Assign, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range, Subscript, Whole
@@ -200,7 +200,7 @@ def parted(listed: Program) -> Parted | None:
         for dimension, view in sorted(views.get(access.array, {}).items(), reverse=True):
             index = access.subscripts[dimension]
             assert not isinstance(index, Whole)
-            each = _digits(index, view.extent, ranges, program.contracts, declared)
+            each = _digits(index, view.extent, ranges, program.stated, declared)
             digits = next(d for d in each if d.has_extents_of(view))
             found[dimension : dimension + 1] = [digits.high, digits.low]
         return replace(access, subscripts=tuple(found))
@@ -223,12 +223,12 @@ def _in_two(program: Program) -> InTwo | None:
     declared = _declared(program)
 
     def is_extent(stop: Index, extent: Index) -> bool:
-        said = _said_to_be(extent, program.contracts)
+        said = _said_to_be(extent, program.stated)
         return is_same(stop, extent) or any(is_same(stop, each) for each in said)
 
     def ways(use: Use, index: Index, extent: Index) -> list[tuple[Index, Index]]:
         around = {name: (own,) for name, own in use.around.items()}
-        each = _digits(index, extent, around, program.contracts, declared)
+        each = _digits(index, extent, around, program.stated, declared)
         return [(digits.count, digits.radix) for digits in each]
 
     pairs = divided_pairs(program) or pairs_of(program, is_extent, ways)
@@ -266,7 +266,7 @@ def _view(program: Program, array: Array, dimension: int) -> Digits | None:
         index = use[dimension]
         if isinstance(index, Whole):
             return None
-        each.append(list(_digits(index, extent, ranges, program.contracts, declared)))
+        each.append(list(_digits(index, extent, ranges, program.stated, declared)))
     for first in each[0]:
         if all(any(first.has_extents_of(d) for d in other) for other in each):
             return first
@@ -294,11 +294,11 @@ def _digits(
     index: Index,
     extent: Index,
     ranges: Ranges,
-    contracts: Iterable[Contract],
+    stated: Iterable[Condition],
     declared: Mapping[str, Index],
 ) -> Iterator[Digits]:
     """Yield the ways to read a subscript as two digits."""
-    extents = [extent, *_said_to_be(extent, contracts)]
+    extents = [extent, *_said_to_be(extent, stated)]
     own: list[tuple[Index, Index]] = [
         (Var(name), stop) for name in variables(index) for stop in _stops(ranges, name)
     ]
@@ -365,17 +365,17 @@ def _quotients(extents: Iterable[Index], count: Index) -> Iterator[Index]:
                 pass
 
 
-def _said_to_be(extent: Index, contracts: Iterable[Contract]) -> Iterator[Index]:
+def _said_to_be(extent: Index, stated: Iterable[Condition]) -> Iterator[Index]:
     """Yield what contracts say an extent is the same as.
 
     It is G * R, where `assert H == G * R`, and E // 2 * 2, where `assert E % 2 == 0`.
     """
-    for contract in contracts:
-        match contract:
-            case Contract(Relation("==", Arith("%", whole, radix), Int(0)), ()):
+    for condition in stated:
+        match condition:
+            case Relation("==", Arith("%", whole, radix), Int(0)):
                 if is_same(whole, extent):
                     yield Arith("*", Arith("//", whole, radix), radix)
-            case Contract(Relation("==", left, right), ()):
+            case Relation("==", left, right):
                 if is_same(left, extent):
                     yield right
                 elif is_same(right, extent):

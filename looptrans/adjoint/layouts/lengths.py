@@ -24,9 +24,8 @@ from looptrans.ir.listing import index_text, listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, Whole, walk_value
-from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.value import Access, Generator, Range, Reduce, Value, Whole, cells_read
+from looptrans.ir.walk import accesses, accesses_in, assignments, loops_in, nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Extended:
         known = {a.name for a in program.arrays if not alike or a.role == "input"}
         rows = {name: each for name, each in self.rows.items() if name in known}
         rows |= {new: self.rows[old] for new, old in alike.items() if old in self.rows}
-        fixed = {a.name for a in self.listing.arrays if a.role == "input"} | set(alike)
+        fixed = self.listing.input_names | set(alike)
         while True:
             body = _Cut(rows).body(program.body, ())
             more = dict(_more(replace(program, body=body), rows, fixed))
@@ -147,8 +146,7 @@ def _extents(program: Program, loop: Loop) -> tuple[Index, dict[str, Rows]] | No
         return None
     written = {
         target.array
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
+        for node in assignments(loop.body)
         for target in node.targets
         if target.subscripts
     }
@@ -211,7 +209,7 @@ class _Cut:
         def change(part: Value) -> Value | None:
             if not isinstance(part, Reduce):
                 return None
-            read = [p.access for p in walk_value(part.body) if isinstance(p, Read)]
+            read = cells_read(part.body)
             outer = around
             generators: list[Generator] = []
             for g in part.generators:
@@ -238,7 +236,7 @@ class _Cut:
 
     def bounds(self, loop: Loop, around: tuple[str, ...]) -> Range:
         """Return the range of a loop, uncut where one further in says whose rows it goes over."""
-        inner = {node.variable for node in nodes(loop.body) if isinstance(node, Loop)}
+        inner = {node.variable for node in loops_in(loop.body)}
         for end in self.ends(Var(loop.variable), accesses_in(loop.body))[0]:
             if (
                 end is not None

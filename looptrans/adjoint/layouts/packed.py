@@ -22,7 +22,6 @@ from looptrans.adjoint.layouts.taken_back import TakenBack
 from looptrans.adjoint.layouts.views import (
     Use,
     View,
-    accesses_in,
     created,
     is_all_of,
     sets_first,
@@ -38,7 +37,7 @@ from looptrans.ir.program import Array, Assign, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Source
 from looptrans.ir.value import Access, Range
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.walk import accesses_in, live_out, nodes, targets_in
 from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of, segments_of
 
 
@@ -287,14 +286,14 @@ def iterations_are_apart(loop: Loop, rows: Mapping[str, int]) -> bool:
         loop: The loop.
         rows: The dimension of rows of each array that may be written.
     """
-    inside = list(accesses_in(loop.body))
-    written = {a.array for a, is_write in inside if is_write}
-    for access, _ in inside:
+    targets = targets_in(loop.body)
+    written = {target.array for target in targets}
+    for access in accesses_in(loop.body):
         if access.array in written and access.subscripts:
             row = rows.get(access.array)
             if row is None or access.subscripts[row] != Var(loop.variable):
                 return False
-    numbers = {a.array for a, is_write in inside if is_write and not a.subscripts}
+    numbers = {target.array for target in targets if not target.subscripts}
     return sets_first(loop.body, numbers)
 
 

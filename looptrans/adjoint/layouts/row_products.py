@@ -15,7 +15,7 @@ from looptrans.ir.affine import form_of
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import (
     WHOLE,
     Access,
@@ -27,7 +27,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.naming import fresh_name
 
 
@@ -37,7 +37,7 @@ def with_products_as_sums(program: Program) -> Program:
     Args:
         program: The program.
     """
-    made = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+    made = written_in(program.body)
     written = {
         (use.access.array, number)
         for use in uses_of(program)
@@ -73,7 +73,7 @@ def with_products_as_sums(program: Program) -> Program:
 
     def node(each: Node) -> tuple[Node, ...]:
         if isinstance(each, Assign):
-            return (replace(each, values=tuple(replaced(v, as_sum) for v in each.values)),)
+            return (values_replaced(each, as_sum),)
         return (each,)
 
     return replace(program, body=rewritten(program.body, node))

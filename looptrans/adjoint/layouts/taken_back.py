@@ -12,28 +12,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.equations.sums import held_together
-from looptrans.adjoint.layouts.views import (
-    Use,
-    View,
-    accesses_in,
-    created,
-    sets_first,
-    shaped,
-    uses_of,
-)
+from looptrans.adjoint.layouts.views import Use, View, created, sets_first, shaped, uses_of
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.frontend import parse
 from looptrans.ir.affine import is_same, simplified
 from looptrans.ir.condition import ALWAYS, Condition, Relation
-from looptrans.ir.index import Index, Int, Var, variables
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.listing import listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, Whole, walk_value
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Range,
+    Reduce,
+    Value,
+    Whole,
+    arrays_read,
+    cells_read,
+)
+from looptrans.ir.walk import accesses, accesses_in, nodes, targets_in
 from looptrans.transforms.rows.segments import Rows, Segments, is_over_all, rows_of
 
 
@@ -180,10 +181,10 @@ class TakenBack:
                 body = (replace(guard, body=inner.body),)
             case _:
                 return loop
-        rows = (self._row_of(access) for access, _ in accesses_in(inner.body))
-        if (inner.variable, loop.variable) not in rows or _mentions(inner.range, loop.variable):
+        rows = (self._row_of(access) for access in accesses_in(inner.body))
+        if (inner.variable, loop.variable) not in rows or loop.variable in inner.range.variables:
             return loop
-        if not _adds_up(inner.body) or _mentions(loop.range, inner.variable):
+        if not _adds_up(inner.body) or inner.variable in loop.range.variables:
             return loop
         return replace(inner, body=(replace(loop, body=body),))
 
@@ -206,9 +207,9 @@ class TakenBack:
                 return None
             generators: list[Generator] = []
             inside = dict(around)
-            read = _reads(part.body)
+            read = cells_read(part.body)
             for g in self._sequences_first(part):
-                rows = self._of(g.variable, ((access, False) for access in read), inside)
+                rows = self._of(g.variable, read, inside)
                 bounds = g.range
                 if rows is not None and not self._is_of(bounds, rows):
                     self._is_all(g.variable, bounds, rows[0])
@@ -222,12 +223,12 @@ class TakenBack:
     def _sequences_first(self, sum_: Reduce) -> tuple[Generator, ...]:
         """Return the generators of a sum with those over sequences before those over rows."""
         order = list(sum_.generators)
-        for found in map(self._row_of, _reads(sum_.body)):
+        for found in map(self._row_of, cells_read(sum_.body)):
             names = [g.variable for g in order]
             if found is None or not {*found} <= {*names}:
                 continue
             batch, row = map(names.index, found)
-            free = not any(_mentions(order[batch].range, name) for name in names)
+            free = not any(name in order[batch].range.variables for name in names)
             if row < batch and order[batch].condition == ALWAYS and free:
                 order.insert(row, order.pop(batch))
         return tuple(order)
@@ -238,11 +239,11 @@ class TakenBack:
         return found is not None and (found.ends, found.sequence) == rows
 
     def _of(
-        self, variable: str, inside: Iterable[tuple[Access, bool]], around: Mapping[str, Range]
+        self, variable: str, inside: Iterable[Access], around: Mapping[str, Range]
     ) -> tuple[str, str] | None:
         """Return the ends and the sequence whose rows a variable stands for."""
         found: set[tuple[str, str]] = set()
-        for access, _ in inside:
+        for access in inside:
             view = self.views.get(access.array)
             if view is None:
                 continue
@@ -275,27 +276,23 @@ class TakenBack:
             )
 
 
-def _mentions(bounds: Range, variable: str) -> bool:
-    return any(variable in variables(end) for end in (bounds.start, bounds.stop))
-
-
 def _adds_up(body: tuple[Node, ...]) -> bool:
     """Tell whether nothing is done but additions, of what is not added to, to what is there.
 
     What is added may be worked out in numbers that are set first.
     """
-    written = {a.array for a, is_write in accesses_in(body) if is_write}
-    numbers = {a.array for a, is_write in accesses_in(body) if is_write and not a.subscripts}
-    sums = written - numbers
+    targets = targets_in(body)
+    numbers = {target.array for target in targets if not target.subscripts}
+    sums = {target.array for target in targets} - numbers
     for node in nodes(body):
         match node:
             case Assign(targets=(target,), values=(value,)):
                 if target.array in numbers:
-                    if arrays_in(value) & sums:
+                    if arrays_read(value) & sums:
                         return False
                     continue
                 found = accumulation(target, value)
-                if found is None or found[0] != "sum" or arrays_in(found[1]) & sums:
+                if found is None or found[0] != "sum" or arrays_read(found[1]) & sums:
                     return False
             case If(orelse=()) if {r.access.array for r in accesses(node)} & sums:
                 return False
@@ -328,7 +325,3 @@ def _is_one_of(condition: Condition, known: tuple[Relation, ...]) -> bool:
         and is_same(condition.right, each.right)
         for each in known
     )
-
-
-def _reads(value: Value) -> list[Access]:
-    return [part.access for part in walk_value(value) if isinstance(part, Read)]

@@ -11,8 +11,9 @@ from looptrans.ir.affine import is_same
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, plain
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Access, Range
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.walk import accesses, placed, read_by
 from looptrans.transforms.rows.segments import Rows
 
 T = TypeVar("T")
@@ -80,18 +81,10 @@ class Use:
 def uses_of(program: Program) -> Iterator[Use]:
     """Yield every access of a program."""
     for place in placed(program):
-        loops = {loop.variable: loop.range for loop in place.loops}
+        loops = ranges_by_name(place.loops)
         for relation in accesses(place.node):
-            inner = {g.variable: g.range for g in relation.generators}
+            inner = ranges_by_name(relation.generators)
             yield Use(relation.access, loops | inner, (*place.conditions, relation.condition))
-
-
-def accesses_in(body: tuple[Node, ...]) -> Iterator[tuple[Access, bool]]:
-    """Yield every access in a block, and whether it writes."""
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            for relation in accesses(node):
-                yield relation.access, relation.is_write
 
 
 def shaped(array: Array, shape: tuple[Index, ...] | None) -> Array:
@@ -120,10 +113,8 @@ def sets_first(body: tuple[Node, ...], numbers: set[str]) -> bool:
 
 def _sets_first(body: tuple[Node, ...], numbers: set[str], known: set[str]) -> bool:
     for node in body:
-        if isinstance(node, Assign | If):
-            read = {r.access.array for r in accesses(node) if not r.is_write}
-            if not read & numbers <= known:
-                return False
+        if isinstance(node, Assign | If) and not read_by(node) & numbers <= known:
+            return False
         match node:
             case Assign():
                 known |= {t.array for t in node.targets if not t.subscripts}

@@ -35,11 +35,12 @@ from looptrans.ir.index import (
     walk,
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import indices_changed, replaced, rewritten, value_changed
+from looptrans.ir.rewrite import indices_changed, reductions_rewritten, rewritten, value_changed
 from looptrans.ir.value import Generator, Range, Reduce, Value, Whole
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
+from looptrans.transforms.over_blocks.block_starts import says
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def pairs_of(program: Program, is_extent: Callable[[Index, Index], bool], ways: 
     """
     found: list[Pair] = []
     uses = list(uses_of(program))
-    made = touched(program.body, writes=True)
+    made = written_in(program.body)
     for array in program.arrays:
         mine = [use for use in uses if use.access.array == array.name]
         known = array.element == "float" and array.name in made and mine
@@ -186,7 +187,9 @@ class InTwo:
 
     def run(self) -> Program:
         """Return the program afterwards."""
-        return replace(self.program, body=rewritten(self.program.body, self._node))
+        return replace(
+            self.program, body=reductions_rewritten(self.program.body, self._node, self._reduction)
+        )
 
     def _node(self, node: Node) -> tuple[Node, ...]:
         match node:
@@ -199,22 +202,16 @@ class InTwo:
                     body = (If(pair.asked(high, low), body),)
                 inner = Loop(low, Range(Int(0), pair.radix), body)
                 return (replace(node, variable=high, range=_up_to(pair.count), body=(inner,)),)
-            case Assign():
-                values = tuple(replaced(value, self._sum) for value in node.values)
-                return (replace(node, values=values),)
             case _:
                 return (node,)
 
-    def _sum(self, value: Value) -> Value | None:
-        if not isinstance(value, Reduce):
-            return None
-        body = replaced(value.body, self._sum)
+    def _reduction(self, value: Reduce) -> Reduce:
         first, *rest = value.generators
         pair = self._pair(first.range)
         if rest or first.condition != ALWAYS or pair is None:
-            return replace(value, body=body)
+            return value
         high, low = self._named(pair, first.variable)
-        moved = _put(body, {first.variable: pair.at(high, low)})
+        moved = _put(value.body, {first.variable: pair.at(high, low)})
         moved = value_changed(moved, lambda index: _told(index, pair, high, low))
         both = (
             Generator(high, _up_to(pair.count), ALWAYS),
@@ -249,25 +246,23 @@ def as_before(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -> t
                     return (node,)
                 moved = indices_changed(inside, lambda i: _whole(i, own, high, low))
                 return (replace(node, variable=own.variable, range=own.whole, body=moved),)
-            case Assign():
-                return (replace(node, values=tuple(replaced(v, sum_) for v in node.values)),)
             case _:
                 return (node,)
 
-    def sum_(value: Value) -> Value | None:
+    def reduction(value: Reduce) -> Value:
         match value:
-            case Reduce(function, (Generator(high), Generator(low) as last)):
-                own, inner = made.get((high, low)), replaced(value.body, sum_)
+            case Reduce(function, (Generator(high), Generator(low) as last), inner):
+                own = made.get((high, low))
                 if own is None or not own.is_asked(last.condition, high, low):
-                    return replace(value, body=inner)
+                    return value
                 if _binds((Assign("S", (), (inner,)),), own.variable):
-                    return replace(value, body=inner)
+                    return value
                 moved = value_changed(inner, lambda i: _whole(i, own, high, low))
                 return Reduce(function, (Generator(own.variable, own.whole, ALWAYS),), moved)
             case _:
-                return None
+                return value
 
-    return rewritten(body, node)
+    return reductions_rewritten(body, node, reduction)
 
 
 def _inside(pair: Pair, high: str, inner: Loop) -> tuple[Node, ...] | None:
@@ -331,34 +326,31 @@ def joined_again(body: tuple[Node, ...], made: Mapping[tuple[str, str], Pair]) -
                     return (node,)
                 here = _merged(own, high, low)
                 moved = tuple(substitute_variable(each, here) for each in inside)
-                if _mention(moved, high):
+                if says(moved, high):
                     return (node,)
                 back = {low: Var(high)}
                 moved = tuple(substitute_variable(each, back) for each in moved)
                 return (replace(node, range=own.whole, body=moved),)
-            case Assign():
-                return (replace(node, values=tuple(replaced(v, sum_) for v in node.values)),)
             case _:
                 return (node,)
 
-    def sum_(value: Value) -> Value | None:
+    def reduction(value: Reduce) -> Value:
         match value:
-            case Reduce(function, (Generator(high) as one, Generator(low) as other)):
+            case Reduce(function, (Generator(high) as one, Generator(low) as other), inner):
                 own = pair(one.range, other.range)
-                inner = replaced(value.body, sum_)
                 if own is None or one.condition != ALWAYS:
-                    return replace(value, body=inner)
+                    return value
                 if not own.is_asked(other.condition, high, low):
-                    return replace(value, body=inner)
+                    return value
                 moved = _put(inner, _merged(own, high, low))
-                if _mention((Assign("S", (), (moved,)),), high):
-                    return replace(value, body=inner)
+                if says((Assign("S", (), (moved,)),), high):
+                    return value
                 moved = _put(moved, {low: Var(high)})
                 return Reduce(function, (Generator(high, own.whole, ALWAYS),), moved)
             case _:
-                return None
+                return value
 
-    return rewritten(body, node)
+    return reductions_rewritten(body, node, reduction)
 
 
 def _is_sum(node: Assign) -> bool:
@@ -389,10 +381,6 @@ def _told(index: Index, pair: Pair, high: str, low: str) -> Index:
             return Var(high if op == "//" else low)
         case _:
             return told if told == index else simplified(told)
-
-
-def _mention(body: tuple[Node, ...], variable: str) -> bool:
-    return any(substitute_variable(node, {variable: Int(0)}) != node for node in body)
 
 
 def _up_to(extent: Index) -> Range:

@@ -13,31 +13,13 @@ from dataclasses import replace
 
 from looptrans.ir.affine import simplified
 from looptrans.ir.index import Arith, Index, Neg, children, rebuild
-from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
-from looptrans.ir.value import Range
+from looptrans.ir.program import Program
+from looptrans.ir.rewrite import indices_changed
 
 
 def with_terms_cancelled(program: Program) -> Program:
     """Return a program without such terms; other index expressions stay as they are written."""
-    return replace(program, body=rewritten(program.body, _cancelled))
-
-
-def _cancelled(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Assign():
-            targets = tuple(access_changed(target, _shorter) for target in node.targets)
-            values = tuple(value_changed(value, _shorter) for value in node.values)
-            return (replace(node, targets=targets, values=values),)
-        case If():
-            return (replace(node, condition=condition_changed(node.condition, _shorter)),)
-        case Loop():
-            ends = node.range
-            return (
-                replace(node, range=Range(_shorter(ends.start), _shorter(ends.stop), ends.step)),
-            )
-        case _:
-            return (node,)
+    return replace(program, body=indices_changed(program.body, _shorter))
 
 
 def _shorter(index: Index) -> Index:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.carried.accumulating import arrays_in
 from looptrans.ir.branches import joined
 from looptrans.ir.condition import is_data_dependent
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Select
+from looptrans.ir.value import Select, arrays_read
 
 
 def with_choices(program: Program) -> Program:
@@ -47,6 +46,6 @@ def _chosen(node: If) -> Node:
             ):
                 value = Select(condition, first.values[0], second.values[0])
                 # What goes on from elements before is no choice, but begins in one way.
-                if first.targets[0].array not in arrays_in(value):
+                if first.targets[0].array not in arrays_read(value):
                     return replace(first, values=(value,))
     return node

@@ -14,7 +14,7 @@ from typing import Final
 from looptrans.ir.condition import with_operands
 from looptrans.ir.index import lets, opaque_terms, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -27,7 +27,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import nodes, read_in
 
 # What is longer is worked out once.
 _MOST_PARTS: Final = 16
@@ -63,8 +63,7 @@ def with_given_numbers_put_in(program: Program) -> Program:
     def put_in(node: Node) -> tuple[Node, ...]:
         match node:
             case Assign():
-                values = tuple(replaced(value, as_number) for value in node.values)
-                return (replace(node, values=values),)
+                return (values_replaced(node, as_number),)
             case If():
                 asked = with_operands(node.condition, value=lambda v: replaced(v, as_number))
                 return (replace(node, condition=asked),)
@@ -75,9 +74,7 @@ def with_given_numbers_put_in(program: Program) -> Program:
                 return (node,)
 
     body = rewritten(program.body, put_in)
-    inside = [node for node in nodes(body) if isinstance(node, Assign | If)]
-    read = {r.access.array for node in inside for r in accesses(node) if not r.is_write}
-    gone = numbers.keys() - read
+    gone = numbers.keys() - read_in(body)
     body = tuple(n for n in body if not (isinstance(n, Assign) and n.targets[0].array in gone))
     arrays = tuple(array for array in program.arrays if array.name not in gone)
     return replace(program, arrays=arrays, body=body)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from looptrans.adjoint.normalizing.given_numbers import with_given_numbers_put_in
-from looptrans.ir.condition import Condition, Relation, walk_condition, with_operands
-from looptrans.ir.index import (
-    Index,
-    Let,
-    children,
-    lets,
-    opaque_terms,
-    plain,
-    rebuild,
-    variables,
-)
+from looptrans.ir.condition import Condition, compared, with_operands
+from looptrans.ir.index import Index, Let, children, lets, opaque_terms, plain, rebuild, variables
 from looptrans.ir.program import Assign, Atomic, BlockReduce, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import (
     access_changed,
     condition_changed,
+    indices_changed,
+    range_changed,
     replaced,
     rewritten,
     value_changed,
@@ -35,9 +28,10 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
+    reductions,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.walk import accesses, assignments, nodes, placed, read_by, sets_only, written
 
 
 def cell_without_lets(access: Access) -> Access:
@@ -63,7 +57,7 @@ def program_without_lets(program: Program) -> Program:
 
     Statements whose numbers nothing reads any more are left out.
     """
-    body = tuple(map(_without_lets, program.body))
+    body = rewritten(program.body, _without_lets)
     if body == program.body:
         return program
     program = replace(program, body=body)
@@ -74,14 +68,14 @@ def _named(program: Program) -> set[str]:
     """Return the integer scalars that indices still name."""
     found: set[str] = set()
     for place in placed(program):
-        indices = [end for loop in place.loops for end in (loop.range.start, loop.range.stop)]
+        indices = [end for loop in place.loops for end in loop.range.ends]
         conditions = list(place.conditions)
         for relation in accesses(place.node):
             indices += relation.access.indices
             for g in relation.generators:
                 indices += [g.range.start, g.range.stop]
                 conditions.append(g.condition)
-        indices += [index for condition in conditions for index in _indices(condition)]
+        indices += [index for condition in conditions for index in compared(condition)]
         found |= {each.name for index in indices for each in lets(index)}
     return found
 
@@ -94,20 +88,20 @@ def with_indices_put_in(program: Program) -> Program:
 
     Every statement stays where it was.
     """
-    program = replace(program, body=rewritten(program.body, _of_indices))
+    program = replace(program, body=indices_changed(program.body, plain))
     once = _set_once(program)
     if not once:
         return program
-    written = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+    taken = written(program)
     given = {a.name for a in program.arrays if a.element == "int" and a.role == "input"}
-    body = _with_numbers(program.body, once, frozenset(given - written), {})
+    body = _with_numbers(program.body, once, frozenset(given - taken), {})
     return replace(program, body=body)
 
 
 def _set_once(program: Program) -> frozenset[str]:
     """Return the integer scalars that one statement sets, and nothing but that one."""
     found: dict[str, list[bool]] = {}
-    for node in (n for n in nodes(program.body) if isinstance(n, Assign)):
+    for node in assignments(program.body):
         for target in node.targets:
             found.setdefault(target.array, []).append(len(node.targets) == 1)
     integers = {a.name for a in program.arrays if a.element == "int" and a.role == "local"}
@@ -158,7 +152,7 @@ def _with_numbers(
 
 def _number(value: Value, known: Mapping[str, Value]) -> Value:
     """Return a value with scalars replaced by what they stand for."""
-    bound = {g.variable for p in walk_value(value) if isinstance(p, Reduce) for g in p.generators}
+    bound = {g.variable for p in reductions(value) for g in p.generators}
 
     def change(part: Value) -> Value | None:
         match part:
@@ -193,7 +187,7 @@ def _variables(value: Value) -> set[str]:
             case IndexValue(index):
                 found |= {*variables(index)}
             case Read(access):
-                found |= {name for index in access.indices for name in variables(index)}
+                found |= access.variables
             case _:
                 pass
     return found
@@ -210,16 +204,11 @@ def unread_integers(program: Program) -> frozenset[str]:
     while True:
         read = {*program.outputs}
         for node in (n for n in nodes(program.body) if isinstance(n, Assign | If)):
-            if not is_set_in_vain(node, unread):
-                read |= {r.access.array for r in accesses(node) if not r.is_write}
+            if not sets_only(node, unread):
+                read |= read_by(node)
         if unread == integers - read:
             return unread
         unread = frozenset(integers - read)
-
-
-def is_set_in_vain(node: Node, unread: frozenset[str]) -> bool:
-    """Tell whether a statement sets nothing but what is set in vain."""
-    return isinstance(node, Assign) and all(t.array in unread for t in node.targets)
 
 
 def program_of_indices(program: Program) -> Program:
@@ -242,7 +231,7 @@ def _without(program: Program, unread: frozenset[str]) -> Program:
             case Loop(body=()) | If(label=None, body=(), orelse=()):
                 return ()
             case _:
-                return () if is_set_in_vain(node, unread) else (node,)
+                return () if sets_only(node, unread) else (node,)
 
     return replace(program, body=rewritten(program.body, change))
 
@@ -297,9 +286,7 @@ def with_sizes_put_in(program: Program) -> Program:
                 condition = with_operands(condition, value=lambda v: replaced(v, as_number))
                 return (replace(node, condition=condition),)
             case Loop():
-                ends = node.range
-                new = Range(put_in(ends.start), put_in(ends.stop), ends.step)
-                return (replace(node, range=new),)
+                return (replace(node, range=range_changed(node.range, put_in)),)
             case Declaration(_, creation):
                 shape = tuple(map(put_in, creation.shape))
                 return (replace(node, creation=replace(creation, shape=shape)),)
@@ -315,50 +302,27 @@ def with_sizes_put_in(program: Program) -> Program:
     return with_given_numbers_put_in(sized)
 
 
-def _of_indices(node: Node) -> tuple[Node, ...]:
+def _without_lets(node: Node) -> tuple[Node, ...]:
     match node:
-        case Assign():
-            targets = tuple(map(cell_without_lets, node.targets))
-            return (
-                replace(node, targets=targets, values=tuple(map(value_without_lets, node.values))),
-            )
         case If():
-            return (replace(node, condition=condition_without_lets(node.condition)),)
+            return (replace(node, condition=_guard_without_lets(node.condition)),)
         case Loop():
-            ends = node.range
-            return (replace(node, range=Range(plain(ends.start), plain(ends.stop), ends.step)),)
+            return (replace(node, range=_range_without_lets(node.range)),)
+        case Assign():
+            return (replace(node, values=tuple(map(_sums_without_lets, node.values))),)
         case _:
             return (node,)
 
 
-def _without_lets(node: Node) -> Node:
-    match node:
-        case If():
-            found = _guard_without_lets(node.condition)
-            body = tuple(map(_without_lets, node.body))
-            return replace(
-                node, condition=found, body=body, orelse=tuple(map(_without_lets, node.orelse))
-            )
-        case Loop():
-            body = tuple(map(_without_lets, node.body))
-            return replace(node, range=_range_without_lets(node.range), body=body)
-        case Assign():
-            return replace(node, values=tuple(map(_sums_without_lets, node.values)))
-        case Atomic() | BlockReduce():
-            return replace(node, body=tuple(map(_without_lets, node.body)))
-        case _:
-            return node
-
-
 def _guard_without_lets(condition: Condition) -> Condition:
-    if any(_moves(index) for index in _indices(condition)):
+    if any(_moves(index) for index in compared(condition)):
         return condition_without_lets(condition)
     return condition
 
 
 def _range_without_lets(ends: Range) -> Range:
     if _moves(ends.start) or _moves(ends.stop):
-        return Range(plain(ends.start), plain(ends.stop), ends.step)
+        return range_changed(ends, plain)
     return ends
 
 
@@ -375,13 +339,6 @@ def _sums_without_lets(value: Value) -> Value:
         return replace(part, generators=generators, body=replaced(part.body, change))
 
     return replaced(value, change)
-
-
-def _indices(condition: Condition) -> Iterator[Index]:
-    for part in walk_condition(condition):
-        if isinstance(part, Relation):
-            yield part.left
-            yield part.right
 
 
 def _moves(index: Index) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from looptrans.adjoint.normalizing.lets import value_without_lets
-from looptrans.ir.condition import Condition, Data, Every, Not, Some, is_data_dependent
+from looptrans.ir.condition import Condition, Data, is_data_dependent, with_tests
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Holds, Read, Reduce, Select, Value, walk_value
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.value import Holds, Read, Reduce, Select, Value, arrays_read, condition_of
+from looptrans.ir.walk import assignments, read_in, sets_only
 
 Known = Mapping[str, Value]
 
@@ -38,15 +38,10 @@ def with_tests_put_in(program: Program, *, keep: bool = True) -> Program:
     made = replace(program, body=_block(program.body, {}, named, written))
     if keep:
         return made
-    read = {*program.outputs}
-    for node in nodes(made.body):
-        if isinstance(node, Assign | If):
-            read |= {r.access.array for r in accesses(node) if not r.is_write}
-    gone = named - read
+    gone = named - read_in(made.body) - {*program.outputs}
 
     def change(node: Node) -> tuple[Node, ...]:
-        unread = isinstance(node, Assign) and all(t.array in gone for t in node.targets)
-        return () if unread else (node,)
+        return () if sets_only(node, gone) else (node,)
 
     return replace(made, body=rewritten(made.body, change))
 
@@ -64,7 +59,7 @@ def _block(
                 for target in targets:
                     here.pop(target.array, None)
                 name = targets[0].array
-                if len(targets) == 1 and name in named and not _arrays(made[0]) & written:
+                if len(targets) == 1 and name in named and not arrays_read(made[0]) & written:
                     here[name] = value_without_lets(made[0])
             case If():
                 condition = _tested(node.condition, here)
@@ -84,16 +79,12 @@ def _block(
 
 
 def _set_in(body: tuple[Node, ...]) -> set[str]:
-    assigned = (node for node in nodes(body) if isinstance(node, Assign))
+    assigned = assignments(body)
     return {target.array for node in assigned for target in node.targets}
 
 
 def _less(known: Known, names: set[str]) -> dict[str, Value]:
     return {name: value for name, value in known.items() if name not in names}
-
-
-def _arrays(value: Value) -> set[str]:
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
 def _put_in(value: Value, known: Known) -> Value:
@@ -118,17 +109,13 @@ def _put_in(value: Value, known: Known) -> Value:
 
 
 def _tested(condition: Condition, known: Known) -> Condition:
-    match condition:
-        case Data(Read(access)) if access.array in known:
-            value = known[access.array]
-            return value.condition if isinstance(value, Holds) else Data(value)
-        case Every(parts):
-            return Every(tuple(_tested(part, known) for part in parts))
-        case Some(parts):
-            return Some(tuple(_tested(part, known) for part in parts))
-        case Not(part):
-            return Not(_tested(part, known))
-        case Data(value):
-            return Data(_put_in(value, known))
-        case _:
-            return condition
+    def each(test: Condition) -> Condition:
+        match test:
+            case Data(Read(access)) if access.array in known:
+                return condition_of(known[access.array])
+            case Data(value):
+                return Data(_put_in(value, known))
+            case _:
+                return test
+
+    return with_tests(condition, each)

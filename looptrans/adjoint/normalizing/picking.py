@@ -14,15 +14,24 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from looptrans.adjoint.carried.accumulating import arrays_in
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.affine import difference, form_of
-from looptrans.ir.condition import ALWAYS, Condition, Every, Relation, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction, conjuncts
 from looptrans.ir.index import Index, Var, lets, opaque_terms, plain, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Access, Binary, Create, Range, Read, Select, Value, Whole
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Create,
+    Range,
+    Read,
+    Select,
+    Value,
+    Whole,
+    arrays_read,
+)
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import nodes, targets_in
 from looptrans.transforms.editing.accesses import listed
 
 # A cell as it is known: an array and its subscripts, where these are variables of loops that have
@@ -95,8 +104,7 @@ class _Inside:
         own = {self.loop.variable, *(loop.variable for loop in self.inner)}
         if len(own) <= len(self.inner):
             return False
-        both = conjunction(self.condition, condition)
-        for part in both.parts if isinstance(both, Every) else (both,):
+        for part in conjuncts(conjunction(self.condition, condition)):
             if not isinstance(part, Relation) or part.op != "==":
                 continue
             terms = form_of(difference(plain(part.left), plain(part.right))).terms
@@ -108,15 +116,10 @@ class _Inside:
 
 class _Picking:
     def __init__(self, program: Program) -> None:
-        targets = [
-            target.array
-            for node in nodes(program.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        ]
+        targets = [target.array for target in targets_in(program.body)]
         self.found: list[str] = []
         self.writes = Counter(targets)
-        self.floats = {array.name for array in program.arrays if array.element == "float"}
+        self.floats = program.float_names
         self.zeros = {
             node.array
             for node in nodes(program.body)
@@ -179,7 +182,7 @@ class _Picking:
                 put = chosen
             case _:
                 put = value
-        if target.array in arrays_in(put) or target.array not in self.floats:
+        if target.array in arrays_read(put) or target.array not in self.floats:
             return None
         if not inside.picks(condition, self.writes) or not self.is_zero(target, inside, cleared):
             return None
@@ -195,7 +198,7 @@ class _Picking:
         if not all(Var(loop.variable) in target.subscripts for loop in inside.inner):
             return False
         cells: set[_Cell] = {(target.array, None)}
-        if not any(isinstance(s, Whole) for s in target.subscripts):
+        if not target.rank:
             cells.add(_cell(target, inside.inner))
         if cells & cleared:
             return self.writes[target.array] == 2
@@ -216,7 +219,7 @@ def _cleared(node: Node, around: tuple[Loop, ...]) -> _Cell | None:
         case Assign(targets=(target,), values=(Create() as creation,)) if not around:
             return (target.array, None) if _is_zeros(creation) else None
         case Assign(targets=(target,), values=(value,)) if is_number(value, 0.0):
-            if any(isinstance(s, Whole) for s in target.subscripts):
+            if target.rank:
                 return None
             # Once each: A[d, d] for all d is not all of A.
             if all(target.subscripts.count(Var(loop.variable)) == 1 for loop in around):

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeGuard
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.cells import mentions, value_moved
 from looptrans.algebra.positional.values import add, is_number
@@ -23,7 +22,7 @@ from looptrans.ir.affine import total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Index, Int, Var, lets
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
+from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten, values_replaced
 from looptrans.ir.value import (
     Access,
     Const,
@@ -33,9 +32,10 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
+    arrays_read,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import AccessRelation, accesses, nodes
+from looptrans.ir.walk import AccessRelation, accesses, nodes, sets_only
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import names_used
 
@@ -70,7 +70,7 @@ class Running:
         pairs = iter(zip(before, after, strict=True))
 
         def change(node: Node) -> tuple[Node, ...]:
-            if not _is_setting(node, own):
+            if not sets_only(node, own):
                 return (node,)
             old, new = next(pairs)
             return (node if old.values == new.values else replace(node, values=old.values),)
@@ -110,12 +110,7 @@ def with_running_sums(program: Program) -> Running | None:
 
 
 def _settings(program: Program, arrays: Collection[str]) -> list[Assign]:
-    return [node for node in nodes(program.body) if _is_setting(node, arrays)]
-
-
-def _is_setting(node: Node, arrays: Collection[str]) -> TypeGuard[Assign]:
-    """Tell whether a node is an assignment to some arrays alone."""
-    return isinstance(node, Assign) and all(target.array in arrays for target in node.targets)
+    return [node for node in nodes(program.body) if sets_only(node, arrays)]
 
 
 class _Moves(Exception):
@@ -261,7 +256,7 @@ def _setting(access: Access, body: tuple[Node, ...]) -> tuple[int, Value] | None
         if access.array in writes:
             match node:
                 case Assign(targets=(target,), values=(value,)) if (
-                    target == access and access.array not in arrays_in(value)
+                    target == access and access.array not in arrays_read(value)
                 ):
                     return place, value
             return None
@@ -277,8 +272,7 @@ def _reading(node: Node, cell: Access, value: Value) -> Node:
     def changed(inner: Node) -> tuple[Node, ...]:
         match inner:
             case Assign():
-                values = tuple(replaced(each, change) for each in inner.values)
-                return (replace(inner, values=values),)
+                return (values_replaced(inner, change),)
             case If():
                 condition = replaced_in_condition(inner.condition, change)
                 return (replace(inner, condition=condition),)

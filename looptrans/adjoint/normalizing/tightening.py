@@ -54,7 +54,7 @@ def _tightened(program: Program, loop: Loop) -> Loop | None:
     edge = condition.right
     if not opaque_terms(edge) or loop.variable in variables(edge):
         return None
-    start, stop = loop.range.start, loop.range.stop
+    start, stop = loop.range.ends
     match condition.op:
         case "<":
             stop = edge if _is_at_most(program, edge, stop) else extremum("min", (stop, edge))

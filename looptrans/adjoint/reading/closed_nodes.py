@@ -13,16 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.adjoint.normalizing.lets import (
     condition_without_lets,
-    is_set_in_vain,
     unread_integers,
     value_without_lets,
 )
 from looptrans.algebra.iterations.inputs import Input
 from looptrans.algebra.iterations.iteration import Iteration
-from looptrans.algebra.iterations.recurrence import (
-    Recurrence,
-    StateVariable,
-)
+from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.operators.closed import ClosedFold, FoldComponent
 from looptrans.algebra.operators.finding import Finding
 from looptrans.algebra.operators.laws import joined
@@ -46,8 +42,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import live_out, nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in, live_out, nodes, sets_only, written_in
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import loops_around
 
@@ -157,12 +152,7 @@ class ClosedNodes:
 
     def _sets_indices(self) -> bool:
         """Tell whether the loop sets integer scalars, which index expressions may read."""
-        written = {
-            target.array
-            for node in nodes(self.iteration.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        }
+        written = written_in(self.iteration.loop.body)
         return any(a.element == "int" and a.name in written for a in self.program.arrays)
 
     # The statements that stay
@@ -177,7 +167,7 @@ class ClosedNodes:
         gone |= self._decided_by(gone)
         unread = unread_integers(self.program)
         for node in nodes(iteration.loop.body):
-            if isinstance(node, Assign) and node.label and is_set_in_vain(node, unread):
+            if sets_only(node, unread) and node.label:
                 gone.add(node.label)
         alive = set(live_out(self.program))
         for node in nodes(iteration.loop.body):
@@ -370,7 +360,7 @@ class ClosedNodes:
         ]
 
     def _loop(self, body: tuple[Node, ...]) -> Loop:
-        written = {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
+        written = written_in(body)
         inner = _with_body(self.iteration.loop, body, written)
         for loop in reversed(self.around):
             inner = _with_body(loop, (inner,), written)

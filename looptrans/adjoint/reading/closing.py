@@ -39,9 +39,19 @@ from looptrans.ir.listing import access_text, listing
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.source import Source
-from looptrans.ir.value import Access, Binary, Call, Read, Real, Select, Value, walk_value
+from looptrans.ir.value import (
+    Access,
+    Binary,
+    Call,
+    Read,
+    Real,
+    Select,
+    Value,
+    cells_read,
+    walk_value,
+)
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import touched
 from looptrans.transforms.editing.tree import (
     LoopPath,
     Position,
@@ -161,7 +171,7 @@ def _begun_once(program: Program, exchange: Exchange) -> Program:
     for name in exchange.states:
         cell = Read(Access(name, ()))
         block = block_at(program, (*outer, number))
-        touching = [n for n, node in enumerate(block) if name in _names_in(node)]
+        touching = [n for n, node in enumerate(block) if name in touched((node,))]
         first = max((n for n in touching if n < number), default=None)
         inside = [n for n in touching if number <= n < number + exchange.count]
         if program.array(name).rank or first is None or not inside:
@@ -169,7 +179,7 @@ def _begun_once(program: Program, exchange: Exchange) -> Program:
         last = next((n for n in inside if _sets(block[n], cell)), None)
         match block[first]:
             case Assign(targets=(target,), values=(value,)) if target == cell.access:
-                given = [part.access for part in walk_value(value) if isinstance(part, Read)]
+                given = cells_read(value)
             case _:
                 continue
         if last is None or any(program.array(access.array).role != "input" for access in given):
@@ -188,12 +198,6 @@ def _begun_once(program: Program, exchange: Exchange) -> Program:
         program = replace_at(program, (*outer, first), ())
         number -= 1
     return program
-
-
-def _names_in(node: Node) -> set[str]:
-    """Return the arrays and scalars that a node touches."""
-    found = (each for each in nodes((node,)) if isinstance(each, Assign | If))
-    return {relation.access.array for each in found for relation in accesses(each)}
 
 
 def _sets(node: Node, cell: Read) -> bool:

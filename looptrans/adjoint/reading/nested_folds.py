@@ -14,16 +14,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.normalizing.lets import is_set_in_vain, unread_integers
+from looptrans.adjoint.normalizing.lets import unread_integers
 from looptrans.adjoint.reading.closed_nodes import NotClosed
 from looptrans.algebra.iterations.edges import edges_of
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.index import variables
 from looptrans.ir.listing import access_text, value_text
-from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.value import Read, free_variables, walk_value
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.program import Loop, Program
+from looptrans.ir.value import arrays_read, free_variables
+from looptrans.ir.walk import placed, sets_only, written_in
 from looptrans.transforms.editing.tree import LoopPath, Position
 
 
@@ -57,16 +56,11 @@ class NestedFold:
         if others:
             raise NotClosed(f"besides the state of the loop inside, it hands on {others[0]}")
         for state in step.states:
-            if given & {n for index in state.access.indices for n in variables(index)}:
+            if given & state.access.variables:
                 raise NotClosed(f"each of its iterations has its own {access_text(state.access)}")
-        written = {
-            target.array
-            for node in nodes(self.path.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        }
+        written = written_in(self.path.loop.body)
         for parameter in step.parameters:
-            read = {p.access.array for p in walk_value(parameter.value) if isinstance(p, Read)}
+            read = arrays_read(parameter.value)
             if given & set(free_variables(parameter.value)) or read & written:
                 shown = value_text(parameter.value)
                 raise NotClosed(f"{shown} is not the same in all of its iterations")
@@ -112,7 +106,7 @@ def outermost_of_a_fold(
 
 def _only_loop(loop: Loop, vain: frozenset[str]) -> int | None:
     """Return where the one loop stands that a loop holds, besides what is set in vain."""
-    rest = [n for n, node in enumerate(loop.body) if not is_set_in_vain(node, vain)]
+    rest = [n for n, node in enumerate(loop.body) if not sets_only(node, vain)]
     return rest[0] if len(rest) == 1 and isinstance(loop.body[rest[0]], Loop) else None
 
 
@@ -126,7 +120,7 @@ def _without_carried(
     places = {place.label: place for place in placed(program)}
     kept = []
     for each in flow.dependences:
-        carrier = next((n for n, sign in enumerate(each.direction) if sign != "="), None)
+        carrier = each.level
         if carrier is None or places[each.source].loop_positions[carrier] not in loops:
             kept.append(each)
     return replace(flow, dependences=tuple(kept))

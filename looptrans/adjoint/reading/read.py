@@ -9,7 +9,8 @@ from looptrans.adjoint.normalizing.lets import with_indices_put_in
 from looptrans.adjoint.normalizing.named_tests import with_tests_put_in
 from looptrans.adjoint.normalizing.one_form import conditions_in_one_form
 from looptrans.adjoint.reading.closing import Closing, Exchange, closings
-from looptrans.adjoint.reading.reading import Position, Reading, Site, definitions_of
+from looptrans.adjoint.reading.reading import Reading, definitions_of
+from looptrans.adjoint.reading.state import Position, Site
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.ir.program import Program
 from looptrans.transforms.moved.powers import with_powers_of_two

@@ -38,11 +38,10 @@ from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, plain, substitute
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.ranges import upwards
-from looptrans.ir.value import Access, Const, Create, Generator, Range, Value
-from looptrans.ir.walk import accesses, live_out, placed, touched, written
+from looptrans.ir.rewrite import range_changed
+from looptrans.ir.value import Access, Const, Create, Generator, Value
+from looptrans.ir.walk import accesses, live_out, placed, read_in, written, written_in
 from looptrans.transforms.editing.accesses import listed
-
-__all__ = ["Position", "Reading", "Site", "definitions_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class _Reader:
     def __post_init__(self) -> None:
         program = self.state.program
         returned = {*program.outputs, *live_out(program)}
-        floats = {a.name for a in program.arrays if a.element == "float"}
+        floats = program.float_names
         self.needed = _made_of(program, returned & floats)
         self.for_integers = _made_of(program, returned - floats) - self.needed
 
@@ -137,9 +136,8 @@ class _Reader:
                     self.state.current[array] = Version(number=_filled(creation))
                 case Loop():
                     variable = self.state.system.names.variable(node.variable)
-                    start = self._plain(node.range.start, around)
-                    stop = self._plain(node.range.stop, around)
-                    bounds = upwards(Range(start, stop, node.range.step))
+                    bounds = range_changed(node.range, lambda end: self._plain(end, around))
+                    bounds = upwards(bounds)
                     loop = LoopAround(here, node.variable, Generator(variable, bounds, ALWAYS))
                     kept = tuple(x for x in around.loops if x.name != node.variable)
                     if len(kept) != len(around.loops):
@@ -169,7 +167,7 @@ class _Reader:
 
         They have no gradient: how they come about does not matter.
         """
-        names = touched((node,), writes=True)
+        names = written_in((node,))
         return names.isdisjoint(self.needed) and not names.isdisjoint(self.for_integers)
 
     def _plain(self, index: Index, around: Around) -> Index:
@@ -229,8 +227,8 @@ def _settings(
     for node in body:
         match node:
             case Assign():
-                reads = touched((node,), writes=False)
-                yield touched((node,), writes=True), asked | reads
+                reads = read_in((node,))
+                yield written_in((node,)), asked | reads
             case If():
                 inside = asked | {each.access.array for each in accesses(node)}
                 yield from _settings((*node.body, *node.orelse), inside)

@@ -20,17 +20,7 @@ from looptrans.ir.index import Int, Var
 from looptrans.ir.program import Assign
 from looptrans.ir.ranges import upwards
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Access,
-    Const,
-    Holds,
-    Read,
-    Reduce,
-    Select,
-    Subscript,
-    Value,
-    Whole,
-)
+from looptrans.ir.value import Access, Const, Holds, Read, Reduce, Select, Subscript, Value, Whole
 from looptrans.ir.walk import Placed
 
 

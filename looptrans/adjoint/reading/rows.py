@@ -32,7 +32,7 @@ def by_elements(
 ) -> tuple[Access, Value, Place]:
     """Write a statement about a row as one about its elements."""
     value = _scalar_inside(state, value, place)
-    if not any(isinstance(s, Whole) for s in target.subscripts):
+    if not target.rank:
         if rank_of(value):
             raise NotDifferentiated("a row is put into a single cell", place.label)
         return target, value, place

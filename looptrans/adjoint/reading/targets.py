@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from looptrans.adjoint.equations.facts import bounds_of
 from looptrans.adjoint.reading.state import Place, Position, State
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.positional.cells import condition_moved
-from looptrans.ir.affine import Form, form_of, index_of, is_same, simplified
+from looptrans.algebra.positional.cells import condition_moved, range_moved
+from looptrans.ir.affine import Form, form_of, index_of, is_same
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Arith, Index, Int, Param, Var, substitute, variables, walk
+from looptrans.ir.index import Arith, Index, Int, Param, Var, variables, walk
 from looptrans.ir.listing import index_text
 from looptrans.ir.value import Access, Generator, Range
 
@@ -86,13 +86,8 @@ def solved_target(state: State, target: Access, place: Place, *, adds: bool = Fa
         ]
         dimensions[number] = loop.position
     # How far one goes may hang on another one's loop: T[i - 1, j] where j goes from i.
-    found = tuple(replace(g, range=_moved(g.range, values)) for g in indices if g is not None)
+    found = tuple(replace(g, range=range_moved(g.range, values)) for g in indices if g is not None)
     return Solved(found, tuple(dimensions), values, tuple(conditions), tuple(pinned))
-
-
-def _moved(bounds: Range, values: dict[str, Index]) -> Range:
-    start, stop = (simplified(substitute(end, values)) for end in (bounds.start, bounds.stop))
-    return Range(start, stop, bounds.step)
 
 
 def _wrapped(index: Index, open_: list[str], target: Access) -> str | None:
@@ -122,7 +117,7 @@ def _left_over(
                 loop.variable in open_ and is_same(whole, extent)
             ):
                 rest = Relation("==", Arith("%", whole, part), Int(0))
-                if any(contract.condition == rest for contract in state.program.contracts):
+                if rest in state.program.stated:
                     return None
                 asked = f"{index_text(rest.left)} == 0"
                 return f"say that nothing is left over, with assert {asked}"

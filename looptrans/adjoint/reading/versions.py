@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.handed_on import hands_on
 from looptrans.adjoint.equations.apart import added
 from looptrans.adjoint.equations.definitions import Definition, full
@@ -20,10 +20,10 @@ from looptrans.adjoint.reading.rows import by_elements
 from looptrans.adjoint.reading.state import LoopAround, Place, Site, State, Version
 from looptrans.adjoint.reading.targets import Solved, solved_target
 from looptrans.adjoint.refusal import NotDifferentiated
-from looptrans.algebra.positional.cells import condition_moved, moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, moved, range_moved, value_moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.analysis.api import is_written_once
-from looptrans.ir.affine import is_same, simplified
+from looptrans.ir.affine import is_same
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
@@ -32,7 +32,7 @@ from looptrans.ir.condition import (
     is_of_indices,
     negation,
 )
-from looptrans.ir.index import Index, Int, Var, substitute
+from looptrans.ir.index import Index, Int, Var
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.value import (
     Access,
@@ -45,6 +45,7 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    arrays_read,
 )
 
 
@@ -67,7 +68,7 @@ def write(state: State, place: Place, target: Access, value: Value) -> None:
     solved = solved_target(state, target, place, adds=adds)
     rest = [x for x in around.loops if x.position not in solved.dimensions]
     before = state.current[target.array]
-    if target.array in arrays_in(value):
+    if target.array in arrays_read(value):
         expanded = [x for x in rest if x.position in before.expanded]
         if len(expanded) != len(before.expanded):
             raise NotDifferentiated(
@@ -248,11 +249,7 @@ def _accumulated(
     generators = tuple(
         Generator(
             x.variable,
-            Range(
-                simplified(substitute(x.generator.range.start, solved.values)),
-                simplified(substitute(x.generator.range.stop, solved.values)),
-                x.generator.range.step,
-            ),
+            range_moved(x.generator.range, solved.values),
             conjunction(*needs) if number == len(over) else ALWAYS,
         )
         for number, x in enumerate(over, 1)

@@ -17,7 +17,7 @@ from looptrans.ir.condition import ALWAYS, compared, is_of_indices
 from looptrans.ir.index import Int, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Access, Range, Read, Reduce, Value, Whole, walk_value
+from looptrans.ir.value import Access, Range, Reduce, Value, Whole, cells_read
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.editing.accesses import listed
 
@@ -64,7 +64,7 @@ def with_sums_along_rows(program: Program) -> AlongRows | None:
     def turned(part: Value) -> Value | None:
         if not isinstance(part, Reduce) or not _is_free(part):
             return None
-        factors = _reads(part.body)
+        factors = cells_read(part.body)
         *others, last = part.generators
         able = [each for each in reversed(others) if _suits(each.variable, factors)]
         if not able or _suits(last.variable, factors):
@@ -83,7 +83,7 @@ def with_sums_along_rows(program: Program) -> AlongRows | None:
         loops = [each for each in chain if isinstance(each, Loop)]
         if added is None or len(loops) < 2:
             return (node,)
-        factors = [a for a in _reads(added.values[0]) if a != added.targets[0]]
+        factors = [a for a in cells_read(added.values[0]) if a != added.targets[0]]
         guarded = _guarded(chain)
         *others, last = loops
         if len(loops) < len(chain) and _suits(last.variable, factors):
@@ -109,7 +109,7 @@ def _chain(node: Node) -> tuple[list[Loop | If], Assign | None]:
         if isinstance(node, If):
             able = not node.orelse and is_of_indices(node.condition)
         else:
-            able = node.execution == "sequential" and not node.private and node.range.step == 1
+            able = node.is_plain and node.range.step == 1
         if not able:
             return [], None
         chain.append(node)
@@ -122,8 +122,8 @@ def _chain(node: Node) -> tuple[list[Loop | If], Assign | None]:
         return [], None
     loops = [each for each in chain if isinstance(each, Loop)]
     names = {loop.variable for loop in loops}
-    apart = all(_named(loop.range).isdisjoint(names) for loop in loops)
-    is_one = len(names) == len(loops) and names.isdisjoint(_mentioned(target))
+    apart = all(loop.range.variables.isdisjoint(names) for loop in loops)
+    is_one = len(names) == len(loops) and names.isdisjoint(target.variables)
     return (chain, node) if apart and is_one else ([], None)
 
 
@@ -142,7 +142,7 @@ def _is_free(total: Reduce) -> bool:
         and all(
             each.condition == ALWAYS
             and each.range.step == 1
-            and _named(each.range).isdisjoint(names)
+            and each.range.variables.isdisjoint(names)
             for each in total.generators
         )
     )
@@ -158,7 +158,7 @@ def _cost(variable: str, bounds: Range, factors: list[Access]) -> tuple[bool, in
 
 def _suits(variable: str, factors: list[Access]) -> bool:
     """Tell whether a matrix product may sum over a variable: two factors, each has it by itself."""
-    having = [access for access in factors if variable in _mentioned(access)]
+    having = [access for access in factors if variable in access.variables]
     return len(having) > 1 and all(_places(variable, access) for access in having)
 
 
@@ -169,15 +169,3 @@ def _places(variable: str, access: Access) -> list[int]:
         for place, subscript in enumerate(reversed(access.subscripts))
         if not isinstance(subscript, Whole) and set(variables(subscript)) == {variable}
     ]
-
-
-def _reads(value: Value) -> list[Access]:
-    return [part.access for part in walk_value(value) if isinstance(part, Read)]
-
-
-def _named(bounds: Range) -> set[str]:
-    return {*variables(bounds.start), *variables(bounds.stop)}
-
-
-def _mentioned(access: Access) -> set[str]:
-    return {name for index in access.indices for name in variables(index)}

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.ir.condition import MIRRORED, Data, Every, conjunction
+from looptrans.ir.condition import MIRRORED, Data, conjunction, conjuncts
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import rewritten
-from looptrans.ir.value import Access, Call, Compare, Read, Select, Value, walk_value
+from looptrans.ir.value import Access, Call, Compare, Read, Select, Value, arrays_read
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import assignments, read_by
 from looptrans.transforms.editing.accesses import listed
 
 
@@ -67,7 +67,7 @@ def with_extrema_written(program: Program) -> Attaining | None:
                 pass
         if made is None:
             return (node,)
-        inside = [each for part in made for each in nodes((part,)) if isinstance(each, Assign)]
+        inside = [each for part in made for each in assignments((part,))]
         found.update((e.targets[0].array, None) for e in inside if isinstance(e.values[0], Call))
         return made
 
@@ -77,7 +77,7 @@ def with_extrema_written(program: Program) -> Attaining | None:
 
 def _opened(node: If) -> tuple[Node, ...] | None:
     """Return a guard that waits for an extremum to move as statements; None for any other."""
-    parts = node.condition.parts if isinstance(node.condition, Every) else (node.condition,)
+    parts = conjuncts(node.condition)
     first: list[Assign] = []
     last: list[Assign] = []
     test: Data | None = None
@@ -100,12 +100,12 @@ def _opened(node: If) -> tuple[Node, ...] | None:
         return None
     written = {cell.array for cell in cells}
     # All are set to what was there before any of them is.
-    read = {array for each in (*first, *last) for array in _read_in(each)}
+    read = {array for each in (*first, *last) for array in read_by(each)}
     own = last[0].targets[0].array
-    asked = {p.access.array for p in walk_value(test.value) if isinstance(p, Read)}
+    asked = arrays_read(test.value)
     if len(written) != len(cells) or (read | asked) & written != {own}:
         return None
-    if any(own in _read_in(each) for each in first):
+    if any(own in read_by(each) for each in first):
         return None
     picks = tuple(
         replace(each, values=(Select(test, each.values[0], Read(each.targets[0])),))
@@ -132,8 +132,3 @@ def _moved(test: Value, value: Value, cell: Access) -> str | None:
         op, sides = MIRRORED[op], (value, Read(cell))
     words = {">": "max", ">=": "max", "<": "min", "<=": "min"}
     return words.get(op) if sides == (value, Read(cell)) else None
-
-
-def _read_in(node: Assign | If) -> set[str]:
-    """Return what a statement, or the condition of a guard, reads."""
-    return {relation.access.array for relation in accesses(node) if not relation.is_write}

@@ -19,7 +19,7 @@ from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Read, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes, touched
+from looptrans.ir.walk import accesses, nodes, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
 from looptrans.transforms.editing.tree import loop_paths, replace_at
@@ -96,7 +96,7 @@ class _Steps:
 
 def _steps(body: tuple[Node, ...], array: str) -> _Steps | None:
     """Return the steps that set one cell of an array in a block, some under a guard, if any do."""
-    at = [n for n, node in enumerate(body) if array in touched((node,), writes=True)]
+    at = [n for n, node in enumerate(body) if array in written_in((node,))]
     if not at or not any(isinstance(body[n], If) for n in at):
         return None
     first = body[at[0]]
@@ -138,7 +138,7 @@ def _sets(body: tuple[Node, ...], cell: Access) -> bool:
             return False
         if isinstance(node, Assign) and sites:
             return True
-        if isinstance(node, If) and cell.array in touched((node,), writes=True):
+        if isinstance(node, If) and cell.array in written_in((node,)):
             return _sets(node.body, cell) and _sets(node.orelse, cell)
     return False
 

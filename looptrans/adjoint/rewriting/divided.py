@@ -311,7 +311,7 @@ def _is_kept(program: Program, known: _Logarithm, place: Placed, sites: list[Acc
     inner = {loop.variable for loop in place.loops[len(write.loops) :]}
     inner |= {g.variable for site in sites for g in site.relation.generators}
     for access in known.accesses:
-        if inner & _names(access):
+        if inner & access.variables:
             return False
         for site in sites_of(program, access.array):
             position = site.place.position
@@ -356,7 +356,7 @@ def _in_a_nest_before(
         return None
     if len(mine) < len(write.loops) - shared or len(theirs) < len(place.loops) - shared:
         return None
-    ends = [end for loop in mine.values() for end in (loop.range.start, loop.range.stop)]
+    ends = [end for loop in mine.values() for end in loop.range.ends]
     if not {name for end in ends for name in index_variables(end)} <= outer:
         return None
     nest = write.position[: depth + 1]
@@ -374,8 +374,3 @@ def _in_a_nest_before(
             if position[depth] >= nest[depth] and not own:
                 return None
     return names
-
-
-def _names(access: Access) -> set[str]:
-    """Return the variables in the subscripts of an access."""
-    return {name for index in access.indices for name in index_variables(index)}

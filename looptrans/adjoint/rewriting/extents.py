@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from looptrans.analysis.opaque_terms.contract_forms import conjuncts
 from looptrans.ir.affine import is_same, simplified, total
-from looptrans.ir.condition import ALWAYS, MIRRORED, Comparison, Relation
+from looptrans.ir.condition import ALWAYS, MIRRORED, Comparison, Relation, conjuncts
 from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Loop, Program
 from looptrans.transforms.rows.segments import segments_of

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.adjoint.rewriting.extents import extent_of
@@ -46,6 +46,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    arrays_read,
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import Placed, accesses, nodes, placed
@@ -125,7 +126,7 @@ class PlacesKept:
         body = rewritten(program.body, change)
         if found != len(self.instead):
             raise NotDifferentiated(f"what {self.cell} is the largest or smallest of is kept")
-        shapes = [tuple(e for e in place.shape if e is not None) for place in self.places]
+        shapes = [place.extents for place in self.places]
         made = [Create("full", shape, Const(self.nowhere), "int") for shape in shapes]
         own = [replace(place, role="local", annotation=None) for place in self.places]
         more = tuple(o for o in program.outputs if o not in self.listing.outputs)
@@ -288,7 +289,7 @@ def _picks(
             continue
         match each:
             case Assign(targets=(target,), values=(Select(Data(Compare() as test), new, kept),)):
-                apart = cell.array not in arrays_in(new)
+                apart = cell.array not in arrays_read(new)
                 if is_before and kept == Read(target) and test in tests and apart:
                     found.append(each)
                     tested[tests[test]] = None
@@ -390,7 +391,7 @@ def _stays(program: Program, value: Value, position: tuple[int, ...]) -> bool:
         value: The value.
         position: The place in front of the loop.
     """
-    for array in arrays_in(value):
+    for array in arrays_read(value):
         setting = [
             site.position
             for site in placed(program)

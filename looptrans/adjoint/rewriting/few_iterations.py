@@ -26,7 +26,7 @@ from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.ir.walk import accesses, assignments, live_out, nodes, placed, touched
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
@@ -108,7 +108,7 @@ def _loops_over(program: Program, array: str, place: int, extent: Int) -> tuple[
 
 def _counts(loop: Loop, extent: Index) -> bool:
     bounds = loop.range
-    plain = loop.execution == "sequential" and not loop.private
+    plain = loop.is_plain
     return plain and (bounds.start, bounds.stop, bounds.step) == (Int(0), extent, 1)
 
 
@@ -154,12 +154,12 @@ def _with_array(loop: Loop, array: str) -> tuple[tuple[Node, ...], tuple[Node, .
     """
     if not all(isinstance(node, Assign) or _is_plain(node) for node in nodes(loop.body)):
         return loop.body, ()
-    rest = [node for node in nodes(loop.body) if isinstance(node, Assign)]
-    own = [node for node in rest if array in _touched(node)]
+    rest = assignments(loop.body)
+    own = [node for node in rest if array in touched((node,))]
     for one in own:
         rest = [node for node in rest if node not in own]
         own += [node for node in rest if _meet(one, node)]
-    if not own or len(own) == len([n for n in nodes(loop.body) if isinstance(n, Assign)]):
+    if not own or len(own) == len(assignments(loop.body)):
         return loop.body, ()
     kept = {node.label for node in own}
 
@@ -178,17 +178,13 @@ def _is_plain(node: Node) -> bool:
     """Tell whether a node is a loop of so many iterations, whatever is read in them."""
     if not isinstance(node, Loop) or node.execution != "sequential" or node.private:
         return False
-    return not any(opaque_terms(bound) for bound in (node.range.start, node.range.stop))
-
-
-def _touched(node: Assign) -> set[str]:
-    return {relation.access.array for relation in accesses(node)}
+    return not any(opaque_terms(bound) for bound in node.range.ends)
 
 
 def _meet(one: Assign, other: Assign) -> bool:
     """Tell whether one of two statements writes what the other touches."""
     written, its = ({t.array for t in node.targets} for node in (one, other))
-    return bool(written & _touched(other) or its & _touched(one))
+    return bool(written & touched((other,)) or its & touched((one,)))
 
 
 def unlabelled(node: Node) -> tuple[Node, ...]:

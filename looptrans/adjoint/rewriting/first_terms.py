@@ -10,10 +10,10 @@ that goes on as far as the loop does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.equations.facts import Facts, bounds_of
 from looptrans.algebra.free import is_overwritten
 from looptrans.algebra.positional.cells import mentions, value_moved
@@ -22,8 +22,8 @@ from looptrans.ir.condition import ALWAYS, Condition, Relation
 from looptrans.ir.index import Index, Int
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, value_changed
-from looptrans.ir.value import Access, Const, Range, Read, Value, walk_value
+from looptrans.ir.rewrite import cells_put_in, value_changed
+from looptrans.ir.value import Access, Const, Range, Read, Value, arrays_read, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import touched
 from looptrans.transforms.editing.accesses import listed, sites_of
@@ -65,7 +65,7 @@ def with_first_terms_inside(program: Program) -> Begun | None:
         The program afterwards; None where no term stands before its loop.
     """
     folds: list[str] = []
-    facts = Facts(tuple(c.condition for c in program.contracts if not c.generators))
+    facts = Facts(program.stated)
 
     def block(body: Sequence[Node], known: Facts) -> tuple[Node, ...]:
         found = list(body)
@@ -100,7 +100,7 @@ def _first(
         node = before[at]
         if isinstance(node, Assign) and node.targets == (target,):
             break
-        if not isinstance(node, Assign | Declaration) or target.array in _named(node):
+        if not isinstance(node, Assign | Declaration) or target.array in touched((node,)):
             return None
     else:
         return None
@@ -108,7 +108,7 @@ def _first(
     written = {t.array for n in before[at:] if isinstance(n, Assign) for t in n.targets}
     (value,) = node.values
     start = simplified(difference(loop.range.start, Int(1)))
-    if written & arrays_in(value) or _plain(value_moved(term, {loop.variable: start})) != value:
+    if written & arrays_read(value) or _plain(value_moved(term, {loop.variable: start})) != value:
         return None
     whole = Range(start, loop.range.stop)
     if not _has_first(program, value, whole, facts):
@@ -124,11 +124,11 @@ def _fold(program: Program, loop: Loop) -> tuple[Access, float, Value] | None:
             return None
         (target,), (value,) = node.targets, node.values
         if place < len(loop.body) - 1:
-            if target.subscripts or target.array in arrays_in(value) or target in named:
+            if target.subscripts or target.array in arrays_read(value) or target in named:
                 return None
             if not _is_inside(program, target.array, loop):
                 return None
-            named[target] = _put(value, named)
+            named[target] = cells_put_in(value, named)
             continue
         found = accumulation(target, value)
         if found is None or found[2] != ALWAYS or target.rank or mentions(target, loop.variable):
@@ -138,7 +138,7 @@ def _fold(program: Program, loop: Loop) -> tuple[Access, float, Value] | None:
             if nothing != 0:  # an infinity is no integer
                 return None
             nothing = 0
-        return target, nothing, _put(found[1], named)
+        return target, nothing, cells_put_in(found[1], named)
     return None
 
 
@@ -153,16 +153,8 @@ def _is_inside(program: Program, scalar: str, loop: Loop) -> bool:
     )
 
 
-def _put(value: Value, named: Mapping[Access, Value]) -> Value:
-    return replaced(value, lambda v: named.get(v.access) if isinstance(v, Read) else None)
-
-
 def _plain(value: Value) -> Value:
     return value_changed(value, simplified)
-
-
-def _named(node: Assign | Declaration) -> set[str]:
-    return touched((node,))
 
 
 def _has_first(program: Program, value: Value, whole: Range, facts: Facts) -> bool:

@@ -125,16 +125,12 @@ def _loop_for(site: Placed, subscript: Index, others: set[str]) -> tuple[int, in
         return None
     for count, number in sorted(moving, key=lambda each: (-each[0], each[1])):
         loop = site.loops[number]
-        inside = [end for each in site.loops[number + 1 :] for end in _ends(each)]
-        used = {name for end in inside for name in variables(end)} | others
+        inside = site.loops[number + 1 :]
+        used = {name for each in inside for name in each.range.variables} | others
         plain = all(each.execution == "sequential" for each in site.loops[number:])
         if count > 0 and loop.range.step == 1 and plain and loop.variable not in used:
             return number, count
     return None
-
-
-def _ends(loop: Loop) -> tuple[Index, Index]:
-    return loop.range.start, loop.range.stop
 
 
 def _inside(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.ir.condition import Condition, Relation
+from looptrans.ir.condition import Condition, Relation, conjuncts
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.program import Assign, If, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses, with_reads
@@ -18,7 +18,6 @@ from looptrans.ir.value import Access, Select, Value, Whole
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.editing.accesses import listed
-from looptrans.transforms.rows.ends_asked import parts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def with_guarded_cells(program: Program) -> GuardedCells | None:
 def _known(condition: Condition) -> dict[Index, str]:
     """Return the variables that a condition says indices are; nothing inside binds them anew."""
     found: dict[Index, str] = {}
-    for part in parts_of(condition):
+    for part in conjuncts(condition):
         match part:
             case Relation("==", Var(name), index) | Relation("==", index, Var(name)) if (
                 not variables(index)

@@ -81,7 +81,7 @@ def _summed(first: Node, node: Node) -> Assign | None:
             Loop(body=(Assign(targets=(added,), values=(value,)),)) as loop,
         ) if added == target and not target.subscripts and is_number(start, 0.0):
             term = accumulation(target, value)
-            plain = loop.execution == "sequential" and not loop.private and loop.range.step == 1
+            plain = loop.is_plain and loop.range.step == 1
             if term is None or not plain or (term[0], term[2]) != ("sum", ALWAYS):
                 return None
             over = Generator(loop.variable, loop.range, ALWAYS)

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import accumulation, folded
 from looptrans.algebra.positional.values import is_number
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Access, Const, Read, Value
+from looptrans.ir.value import Access, Const, Read
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, touched
+from looptrans.ir.walk import accesses, live_out, nodes, read_in, touched, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.naming import fresh_label
 from looptrans.transforms.editing.tree import statements_in
@@ -148,7 +148,7 @@ def _sets(node: Node, target: Access) -> bool:
     """Tell whether a statement sets a cell, whatever was there."""
     if not isinstance(node, Assign) or node.targets != (target,):
         return False
-    return target.array not in touched((node,), writes=False)
+    return target.array not in read_in((node,))
 
 
 def _own(target: Access) -> set[str]:
@@ -165,16 +165,16 @@ def _places(body: Sequence[Node]) -> Iterator[tuple[int, int]]:
             node = body[at]
             if not isinstance(node, Assign):
                 break
-            fold = _fold(node)
+            fold = folded(node)
             if fold is None or not _folds((loop,), node.targets[0], fold[0]):
                 continue
             beside = tuple(body[number + 1 : at])
             name = node.targets[0].array
-            made_of = touched((node,), writes=False) - {name}
+            made_of = read_in((node,)) - {name}
             passes = [each.range for each in body[at + 1 :] if isinstance(each, Loop)]
             if (
                 name not in touched(beside)
-                and not made_of & touched((loop, *beside), writes=True)
+                and not made_of & written_in((loop, *beside))
                 and loop.range in passes
                 and all(_has_begun(body[:number], each) for each in made_of)
             ):
@@ -186,21 +186,13 @@ def _has_begun(before: Sequence[Node], name: str) -> bool:
 
     Where m begins with -inf, exp(s - m) is infinite until m has seen something.
     """
-    setting = [node for node in before if name in touched((node,), writes=True)]
+    setting = [node for node in before if name in written_in((node,))]
     is_fold = [isinstance(node, Loop) for node in setting]
     if not any(is_fold):
         return True
     starts = setting[: is_fold.index(True)]
     last = starts[-1] if starts else None
     return isinstance(last, Assign) and not all(isinstance(v, Const) for v in last.values)
-
-
-def _fold(node: Assign) -> tuple[Folding, Value] | None:
-    """Return what a statement folds into its target, and how."""
-    if len(node.targets) != 1 or len(node.values) != 1:
-        return None
-    found = accumulation(node.targets[0], node.values[0])
-    return None if found is None or found[2] != ALWAYS else found[:2]
 
 
 def _folds(body: tuple[Node, ...], target: Access, op: Folding) -> bool:
@@ -226,7 +218,7 @@ def _begin(
 ) -> None:
     """Let the fold of a loop begin with a term, in the place of nothing where that stands there."""
     (target,) = last.targets
-    fold = _fold(last)
+    fold = folded(last)
     assert fold is not None
     nothing = OF_NOTHING[fold[0]]
     begun = replace(last, values=(fold[1],), augmented=False)

@@ -9,20 +9,8 @@ from dataclasses import dataclass
 
 from looptrans.algebra.positional.cells import added_up
 from looptrans.algebra.positional.values import factors_in, summands
-from looptrans.ir.index import (
-    Var,
-    variables,
-)
-from looptrans.ir.value import (
-    Access,
-    Binary,
-    Read,
-    Unary,
-    Value,
-    Whole,
-    free_variables,
-    walk_value,
-)
+from looptrans.ir.index import Var, variables
+from looptrans.ir.value import Access, Binary, Read, Unary, Value, free_variables, walk_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +73,7 @@ def total_of(terms: list[tuple[int, Value]]) -> Value:
 def _looked_up(factors: tuple[Value, ...], others: tuple[Value, ...], over: str) -> LookedUp | None:
     """Return what is looked up among factors, and what it is multiplied with, of all factors."""
     for number, factor in enumerate(factors):
-        if not isinstance(factor, Read) or any(
-            isinstance(s, Whole) for s in factor.access.subscripts
-        ):
+        if not isinstance(factor, Read) or factor.access.rank:
             continue
         access = factor.access
         rest = (*others, *factors[:number], *factors[number + 1 :])

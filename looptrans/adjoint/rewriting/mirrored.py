@@ -90,12 +90,12 @@ def _is_of_its_loops(site: Placed, node: Assign) -> bool:
     (cell,) = node.targets
     names = [index.name for index in cell.indices if isinstance(index, Var)]
     around = [loop.variable for loop in site.loops]
-    ends = [end for loop in site.loops for end in (loop.range.start, loop.range.stop)]
+    ends = [end for loop in site.loops for end in loop.range.ends]
     return (
         len(names) == len(cell.subscripts)
         and sorted(names) == sorted(around)
         and len(names) > 1
-        and all(loop.execution == "sequential" and not loop.private for loop in site.loops)
+        and all(loop.is_plain for loop in site.loops)
         and not any(map(lets, ends))
         and all(map(is_of_indices, site.conditions))
     )

@@ -19,7 +19,7 @@ from looptrans.algebra.iterations.assembly import flow_of
 from looptrans.algebra.iterations.edges import NoRecurrence
 from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments, nodes
 from looptrans.transforms.editing.tree import (
     LoopPath,
     Position,
@@ -218,7 +218,7 @@ def _shared(path: LoopPath) -> Iterator[LoopPath]:
         assert isinstance(first, Loop)
         here = first
         # Blocks go outward as a whole: what is in them belongs where they are.
-        if not between & {*variables(here.range.start), *variables(here.range.stop)}:
+        if not between & here.range.variables:
             yield LoopPath(here, position)
         between.add(here.variable)
 
@@ -236,8 +236,7 @@ def _sets_own(loop: Loop) -> bool:
     """Tell whether some statement sets cells that hang on the variable of a loop."""
     return any(
         loop.variable in variables(index)
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
+        for node in assignments(loop.body)
         for target in node.targets
         for index in target.indices
     )

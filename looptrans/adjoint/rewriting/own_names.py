@@ -31,7 +31,7 @@ from looptrans.ir.walk import live_out, nodes
 from looptrans.transforms.editing.accesses import AccessSite, listed, require_no_index, sites_of
 from looptrans.transforms.editing.errors import TransformError
 from looptrans.transforms.editing.finish import with_stated_label
-from looptrans.transforms.editing.nest import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import Position, node_at, replace_at
 
 _Around = tuple[tuple[str, Range], ...]
@@ -129,7 +129,7 @@ def _each_with_a_name(program: Program) -> OwnNames | None:
         if array.role == "input" or not _is_made_only_there(program, array.name, len(made)):
             continue
         with suppress(TransformError):
-            require_no_index(program, program.body, array.name, f"rename {array.name}")
+            require_no_index(program.body, array.name, f"rename {array.name}")
             return _each_time(program, array.name, places, array.name in seen)
     return None
 
@@ -173,21 +173,17 @@ def _each_time(program: Program, array: str, places: list[int], is_seen: bool) -
             own = replace(known, name=names[turn], shape=creation.shape, rank=len(creation.shape))
             arrays[own.name] = own if names[turn] == array else replace(own, role="local")
         else:
-            body += with_accesses((node,), partial(_called, old=array, new=names[turn]))
+            body += with_accesses((node,), partial(Access.renamed, old=array, new=names[turn]))
     # A statement that has become a declaration has no label: the others keep theirs.
     stated = rewritten(tuple(body), lambda node: (with_stated_label(node),))
     after = again(replace(program, body=stated, arrays=tuple(arrays.values())))
     return OwnNames(after, (array,), made_again=True)
 
 
-def _called(access: Access, old: str, new: str) -> Access:
-    return replace(access, array=new) if access.array == old else access
-
-
 def _renamed(program: Program, loop: _Uses, old: str, new: str) -> Program:
     """Give an array another name in a loop, and the shape it is made with there."""
     node = node_at(program, loop.position)
-    named = partial(_called, old=old, new=new)
+    named = partial(Access.renamed, old=old, new=new)
     after = replace_at(program, loop.position, with_accesses((node,), named))
     made = {value.shape for site in loop.sites for value in _creations(site)}
     array = program.array(old)
@@ -211,7 +207,7 @@ def _shared(program: Program, throughout: bool) -> Iterator[tuple[str, tuple[_Us
             continue
         nests = tuple(node_at(program, each.position) for each in loops)
         with suppress(TransformError):  # a subscript keeps its name
-            require_no_index(program, nests, array.name, f"rename {array.name}")
+            require_no_index(nests, array.name, f"rename {array.name}")
             yield array.name, loops
 
 
@@ -235,7 +231,7 @@ def _is_loop(program: Program, position: Position) -> bool:
         node = node_at(program, position)
     except IndexError:
         return False
-    return isinstance(node, Loop) and node.execution == "sequential" and not node.private
+    return isinstance(node, Loop) and node.is_plain
 
 
 def _is_own(loop: _Uses) -> bool:

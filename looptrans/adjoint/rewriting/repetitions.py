@@ -18,13 +18,12 @@ from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.carried.states_kept import FEW
 from looptrans.adjoint.rewriting.few_iterations import unlabelled
-from looptrans.adjoint.rewriting.work import assignments
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.ir.index import Int
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import assignments, loops_in, nodes, placed
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.moved.known_iterations import iterations
@@ -76,7 +75,7 @@ def with_repetitions_written_out(
         found = _few(node)
         if not isinstance(node, Loop) or found is None or node.variable not in handing:
             return (node,)
-        if not any(isinstance(inner, Loop) for inner in nodes(node.body)):
+        if not loops_in(node.body):
             return (node,)
         names[node.variable] = None
         return tuple(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.free import freed
+from looptrans.algebra.positional.cells import are_apart
 from looptrans.frontend import parse
 from looptrans.ir.index import Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import listing
@@ -36,7 +37,7 @@ from looptrans.ir.value import (
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, nodes, placed
+from looptrans.ir.walk import Placed, assignments, nodes, placed
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import LoopPath, node_at
@@ -99,7 +100,7 @@ def with_parts_of_rows(program: Program) -> RowParts | None:
         rows = _rows(others, each)
         # A part that other loops tell cells apart of would be as large as what it is added to.
         told = {loop.variable for loop in rows}
-        if told > _names(each.target) and _has_results(program, each, told):
+        if told > each.target.variables and _has_results(program, each, told):
             added.append(replace(each, rows=rows))
     if not added:
         return None
@@ -132,24 +133,16 @@ def _candidates(program: Program) -> list[_Added]:
             continue
         if program.array(target.array).element != "float":
             continue
-        if all(loop.variable in _names(target) for loop in place.loops):
+        if all(loop.variable in target.variables for loop in place.loops):
             continue
         outermost = place.loop_positions[0]
         sites = [s for s in sites_of(program, target.array) if outermost in s.place.loop_positions]
         plain = all(isinstance(index, Var | Int) for index in target.indices)
         if plain and all(
-            site.place.label == place.label or _are_others(site.access, target) for site in sites
+            site.place.label == place.label or are_apart(site.access, target) for site in sites
         ):
             found.append(_Added(place, target, added[0], ()))
     return found
-
-
-def _are_others(one: Access, other: Access) -> bool:
-    """Tell whether two accesses are of other columns: w[h, 0] and w[h, 1]."""
-    return any(
-        isinstance(a, Int) and isinstance(b, Int) and a != b
-        for a, b in zip(one.subscripts, other.subscripts, strict=False)
-    )
 
 
 def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:
@@ -159,16 +152,11 @@ def _has_results(program: Program, each: _Added, rows: set[str]) -> bool:
     tell them apart. A cell for each head is too few.
     """
     outermost = node_at(program, each.place.loop_positions[0])
-    return len(_names(each.target)) < _MANY or any(
-        target.array != each.target.array and _names(target) >= rows
-        for node in nodes((outermost,))
-        if isinstance(node, Assign)
+    return len(each.target.variables) < _MANY or any(
+        target.array != each.target.array and target.variables >= rows
+        for node in assignments((outermost,))
         for target in node.targets
     )
-
-
-def _names(access: Access) -> set[str]:
-    return {name for index in access.indices for name in variables(index)}
 
 
 def _without(program: Program, labels: set[str]) -> Program:
@@ -253,7 +241,7 @@ def _joined(each: _Added, name: str) -> Node:
     both = (Read(each.target), Read(_part(each, name)))
     joined: Value = Binary("+", *both) if each.operator == "sum" else Call(each.operator, both)
     inner: Node = Assign("S", (each.target,), (joined,))
-    own = _names(each.target)
+    own = each.target.variables
     # What tells the cells apart is outermost.
     for loop in sorted(each.rows, key=lambda loop: loop.variable not in own)[::-1]:
         inner = Loop(loop.variable, loop.range, (inner,))

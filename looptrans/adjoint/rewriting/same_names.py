@@ -16,7 +16,7 @@ from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, touched
+from looptrans.ir.walk import nodes, touched, written_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import rename_variable
 
@@ -89,7 +89,7 @@ def _named(program: Program, loop: Loop, first: Loop, around: frozenset[str]) ->
     name = first.variable
     if name == loop.variable or name in around:
         return loop
-    written = [touched(each.body, writes=True) for each in (first, loop)]
+    written = [written_in(each.body) for each in (first, loop)]
     if not (written[0] & touched(loop.body) or written[1] & touched(first.body)):
         return loop
     body = loop.body

@@ -58,7 +58,7 @@ def with_values_first(program: Program) -> ValuesFirst | None:
     Args:
         program: The program.
     """
-    floats = {array.name for array in program.arrays if array.element == "float"}
+    floats = program.float_names
     labels: list[str] = []
     names: list[str] = []
 

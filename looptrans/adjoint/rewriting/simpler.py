@@ -39,10 +39,7 @@ from looptrans.adjoint.rewriting.order import (
 from looptrans.adjoint.rewriting.own_names import OwnNames, with_own_names
 from looptrans.adjoint.rewriting.repetitions import Repetitions, with_repetitions_written_out
 from looptrans.adjoint.rewriting.row_parts import RowParts, with_parts_of_rows
-from looptrans.adjoint.rewriting.same_iterations import (
-    SameIterations,
-    with_same_iterations_alike,
-)
+from looptrans.adjoint.rewriting.same_iterations import SameIterations, with_same_iterations_alike
 from looptrans.adjoint.rewriting.same_names import SameNames, with_same_names
 from looptrans.adjoint.rewriting.set_at_once import ValuesFirst, with_values_first
 from looptrans.adjoint.rewriting.tabulated import Tabulated, with_products_tabulated

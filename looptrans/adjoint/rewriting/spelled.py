@@ -1,9 +1,9 @@
 """Maxima and minima of what is worked out, written as loops.
 
 y[i] = max(V for j in range(0, N)) + 1.0     ->     y_max = -inf
-for j in range(0, N):
-y_max = max(y_max, V)
-y[i] = y_max + 1.0
+                                                    for j in range(0, N):
+                                                        y_max = max(y_max, V)
+                                                    y[i] = y_max + 1.0
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    reductions,
     value_children,
-    walk_value,
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.editing.naming import fresh_name
@@ -106,7 +106,7 @@ def _outermost(value: Value) -> Iterator[Reduce]:
         case Select():
             return
         case Reduce(function, _, body):
-            inside = (function, *(p.function for p in walk_value(body) if isinstance(p, Reduce)))
+            inside = (function, *(p.function for p in reductions(body)))
             if {"max", "min"} & set(inside):
                 yield value
             return

@@ -12,16 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from looptrans.adjoint.rewriting.looked_up import LookedUp
 from looptrans.ir.affine import difference, form_of, product, sides, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import (
-    Extremum,
-    Index,
-    Int,
-    Param,
-    Var,
-    opaque_terms,
-    parameters,
-    variables,
-)
+from looptrans.ir.index import Extremum, Index, Int, Param, Var, opaque_terms, parameters, variables
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import (
     Generator,
     Holds,
@@ -53,7 +45,7 @@ def rows_around(
     """
     own = {name for index, _ in rows for name in variables(index)}
     loops = {loop.variable: loop.range for loop in place.loops if loop.variable in own}
-    ends = (end for bounds in loops.values() for end in (bounds.start, bounds.stop))
+    ends = (end for bounds in loops.values() for end in bounds.ends)
     if own != set(loops) or any(set(variables(end)) - own for end in ends):
         return None
     return None if asked & own else loops
@@ -106,7 +98,7 @@ def maybe_empty(place: Placed) -> set[str]:
     around: dict[str, Range] = {}
     sums = (generator for each in accesses(place.node) for generator in each.generators)
     for name, bounds in (*((x.variable, x.range) for x in place.loops), *_ranges(sums)):
-        told = {*variables(bounds.start), *variables(bounds.stop)}
+        told = bounds.variables
         if told and bounds not in around.values() and not _has_some(bounds, around):
             found |= told
         around[name] = bounds
@@ -119,7 +111,7 @@ def _ranges(generators: Iterable[Generator]) -> Iterator[tuple[str, Range]]:
 
 def _has_some(bounds: Range, around: Mapping[str, Range]) -> bool:
     """Tell whether a range has iterations wherever the loops around it are."""
-    first, last = (bounds.start, bounds.stop) if bounds.step > 0 else (bounds.stop, bounds.start)
+    first, last = bounds.ends if bounds.step > 0 else (bounds.stop, bounds.start)
     rising = {name for name, r in around.items() if r.step > 0 and isinstance(r.start, Int)}
     for low, high in itertools.product(sides("max", first), sides("min", last)):
         form = form_of(difference(high, low))
@@ -139,7 +131,7 @@ def is_short(
 
     Nor is the table as long as the rows that it has a product for are many.
     """
-    own = {loop.variable: loop.range for loop in place.loops}
+    own = ranges_by_name(place.loops)
     for each in accesses(place.node):
         own |= _ranges(each.generators)
     told = set(variables(index))

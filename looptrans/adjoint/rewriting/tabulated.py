@@ -31,14 +31,9 @@ from looptrans.adjoint.rewriting.table_rows import (
 from looptrans.algebra.positional.cells import value_moved
 from looptrans.ir.affine import difference, form_of, index_of, product, total
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import (
-    Index,
-    Int,
-    Var,
-    substitute,
-    variables,
-)
+from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import (
     Access,
@@ -50,11 +45,14 @@ from looptrans.ir.value import (
     Reduce,
     Value,
     Whole,
+    arrays_read,
+    cells_read,
     free_variables,
+    has_reduction,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import Placed, placed, touched
+from looptrans.ir.walk import Placed, placed, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.extents import declared_end, is_never_negative
 from looptrans.transforms.editing.naming import fresh_name
@@ -159,7 +157,7 @@ class _Table:
     @property
     def declaration(self) -> Declaration:
         """What makes the array."""
-        shape = tuple(extent for extent in self.array.shape if extent is not None)
+        shape = self.array.extents
         return Declaration(self.array.name, Create("zeros", shape, None, "float32"))
 
 
@@ -201,8 +199,8 @@ class _Tables:
         if rows is None or length is None or not is_short(place, index, length, rows):
             return None
         before = place.position[0]
-        made_of = {p.access.array for p in walk_value(each.own) if isinstance(p, Read)}
-        if (made_of | {each.access.array}) & touched(self.program.body[before:], writes=True):
+        made_of = arrays_read(each.own)
+        if (made_of | {each.access.array}) & written_in(self.program.body[before:]):
             return None
         asked = asked_of(place, made_of | {each.access.array})
         loops = all_rows(rows) or rows_around(place, rows, asked)
@@ -247,9 +245,9 @@ class _Tables:
         the row itself says the cell: what is asked may mention no row, and loops inside may have no
         iterations for some.
         """
-        around = {loop.variable: loop.range for loop in place.loops}
+        around = ranges_by_name(place.loops)
         asked = asked | maybe_empty(place)
-        reads = [part.access for part in walk_value(each.own) if isinstance(part, Read)]
+        reads = cells_read(each.own)
         for access in (*reads, each.access):
             for number, index in enumerate(access.indices):
                 is_where = access == each.access and number == each.where
@@ -287,12 +285,12 @@ class _Tables:
 
     def _rows(self, own: Value, over: str) -> list[tuple[Index, Index]] | None:
         """Return the subscripts that say which row a factor is of, and how many rows there are."""
-        reads = [part.access for part in walk_value(own) if isinstance(part, Read)]
+        reads = cells_read(own)
         if any(isinstance(s, Whole) for read in reads for s in read.subscripts):
             return None
-        if any(isinstance(part, Reduce) for part in walk_value(own)):
+        if has_reduction(own):
             return None
-        first = max(reads, key=lambda read: len({v for i in read.indices for v in variables(i)}))
+        first = max(reads, key=lambda read: len(read.variables))
         found: list[tuple[Index, Index]] = []
         for number, index in enumerate(first.indices):
             extent = self._extent(first, number)

@@ -21,7 +21,7 @@ from looptrans.ir.index import Int, Var
 from looptrans.ir.program import Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
-from looptrans.ir.value import Access, Range
+from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import AccessSite, listed, sites_of
@@ -201,15 +201,12 @@ def renamed(node: Assign | If, array: str, reads: str, writes: str) -> Node:
         reads: What it is called where it is read.
         writes: What it is called where it is written.
     """
-
-    def named(access: Access, name: str) -> Access:
-        return replace(access, array=name) if access.array == array else access
-
     if isinstance(node, If):
-        (asked,) = with_accesses((replace(node, body=(), orelse=()),), lambda a: named(a, reads))
+        bare = replace(node, body=(), orelse=())
+        (asked,) = with_accesses((bare,), lambda access: access.renamed(array, reads))
         assert isinstance(asked, If)
         return replace(node, condition=asked.condition)
-    (read,) = with_accesses((node,), lambda a: named(a, reads))
+    (read,) = with_accesses((node,), lambda access: access.renamed(array, reads))
     assert isinstance(read, Assign)
-    targets = tuple(named(target, writes) for target in node.targets)
+    targets = tuple(target.renamed(array, writes) for target in node.targets)
     return replace(read, targets=targets, augmented=node.augmented and targets == read.targets)

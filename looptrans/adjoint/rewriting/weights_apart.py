@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from looptrans.adjoint.carried.accumulating import accumulation, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.carried.recurrences import again
 from looptrans.adjoint.rewriting.unread import without_unread
 from looptrans.algebra.positional.values import ZERO, add, divide, is_number, multiply
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import (
     Access,
@@ -32,6 +33,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    arrays_read,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
@@ -143,7 +145,7 @@ def _summed_over(site: Placed, cell: Access, made_in: tuple[Loop, ...]) -> int |
     depth = over[-1]
     inner = site.loops[depth + 1 :]
     names = {loop.variable for loop in site.loops[depth:]}
-    bounds = [end for loop in inner for end in (loop.range.start, loop.range.stop)]
+    bounds = [end for loop in inner for end in loop.range.ends]
     apart = not names & {name for end in bounds for name in variables(end)}
     return (
         depth if apart and len({loop.variable for loop in site.loops}) == len(site.loops) else None
@@ -203,7 +205,7 @@ class _Known:
 
     def is_weight(self, value: Value) -> bool:
         """Tell whether an exponential is a part of a value from which a maximum is taken off."""
-        return bool(arrays_in(value) & self.weights) or any(
+        return bool(arrays_read(value) & self.weights) or any(
             isinstance(part, Call) and part.function in ("exp", "exp2") and self.waits_for(part)
             for part in walk_value(value)
         )
@@ -249,11 +251,11 @@ class _Known:
         same = place.position[:-1] == self.site.position[: len(place.position) - 1]
         if not access.subscripts and not same:
             return None
-        ranges = {loop.variable: loop.range for loop in self.site.loops}
+        ranges = ranges_by_name(self.site.loops)
         if any(ranges.get(loop.variable) != loop.range for loop in place.loops):
             return None
         (value,) = node.values
-        if access.array in arrays_in(value):
+        if access.array in arrays_read(value):
             return None
         if place.position >= self.site.position or not self._is_still(value, place):
             return None
@@ -313,7 +315,7 @@ def _written(
     if not cell.subscripts:
         begins = [Assign(node.label, (Access(name, ()),), (ZERO,)) for name in names]
 
-    shape = tuple(extent for extent in array.shape if extent is not None)
+    shape = array.extents
     is_inside = bool(_loops_around(program.body, cell.array))
 
     def change(each: Node) -> tuple[Node, ...]:

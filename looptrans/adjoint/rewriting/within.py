@@ -80,7 +80,7 @@ def _only_loop(path: LoopPath) -> LoopPath | None:
 
 def _within(program: Program, loop: Loop, outer: str) -> Range | None:
     """Return a range that says that it stays within the rows, if an array bounds it till now."""
-    start, stop = loop.range.start, loop.range.stop
+    start, stop = loop.range.ends
     if loop.range.step != 1 or not (_is_read(start, outer) or _is_read(stop, outer)):
         return None
     rows = extent_along(program, loop, writes=False)

@@ -8,15 +8,10 @@ from typing import Final
 from looptrans.ir.index import Int
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Call, Compare, Range, Reduce, Select, Value, value_children
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments
 
 MANY: Final = 64
 """How many elements a loop is taken to go over whose range is not known."""
-
-
-def assignments(body: tuple[Node, ...]) -> list[Assign]:
-    """Return the statements of a block and of all blocks in it."""
-    return [node for node in nodes(body) if isinstance(node, Assign)]
 
 
 def work_of(program: Program) -> int:

@@ -49,7 +49,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     Whole,
-    walk_value,
+    arrays_read,
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.editing.naming import fresh_name
@@ -116,7 +116,7 @@ class _Words:
         """Return a value in the words that came first, whole or in parts."""
         if not isinstance(value, Binary | Unary | Reduce | Call | Select):
             return value
-        read = {part.access.array for part in walk_value(value) if isinstance(part, Read)}
+        read = arrays_read(value)
         # Integers and real numbers in equal words are not of one type.
         if not read or not read <= self.real:
             return _with_parts(value, self.of)
@@ -299,7 +299,7 @@ def _other(value: Value, depth: int) -> _Product:
             places = tuple(
                 ":" if isinstance(s, Whole) else _form_key(form_of(s)) for s in access.subscripts
             )
-            names = {name for index in access.indices for name in variables(index)}
+            names = access.variables
             return _of_atom(("read", access.array, places), names)
         case Call("max" | "min" as name, arguments):
             keys, names_ = inner(*arguments)
@@ -345,8 +345,8 @@ def _ranges(
     for each in (generator_called(generator, new) for generator in generators):
         ends = each.range
         key, asked = _asked(each.condition, inside)
-        keys.append((*(_form_key(form_of(end)) for end in (ends.start, ends.stop)), ends.step, key))
-        names |= {*variables(ends.start), *variables(ends.stop), *asked}
+        keys.append((*(_form_key(form_of(end)) for end in ends.ends), ends.step, key))
+        names |= {*ends.variables, *asked}
     return tuple(keys), frozenset(names)
 
 

@@ -40,6 +40,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    condition_of,
     walk_value,
 )
 
@@ -151,9 +152,7 @@ class Pull:
                 yield from down(chosen, adjoint, condition)
                 yield from down(otherwise, adjoint, negation(condition))
             case Call("where", (condition_, chosen, otherwise)):
-                condition = (
-                    condition_.condition if isinstance(condition_, Holds) else Data(condition_)
-                )
+                condition = condition_of(condition_)
                 yield from down(chosen, adjoint, condition)
                 yield from down(otherwise, adjoint, negation(condition))
             case Call("max" | "min" as name, arguments) if len(arguments) > 1:

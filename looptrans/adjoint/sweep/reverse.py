@@ -16,13 +16,7 @@ from fractions import Fraction
 
 from looptrans.adjoint.empty_rows.guards import is_of_totals
 from looptrans.adjoint.empty_rows.idle import Held
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    Names,
-    System,
-    range_moved,
-    refreshed_generators,
-)
+from looptrans.adjoint.equations.definitions import Definition, Names, System, refreshed_generators
 from looptrans.adjoint.equations.facts import Facts, said_of_sizes
 from looptrans.adjoint.equations.piecewise import pieces
 from looptrans.adjoint.equations.size import Sizes
@@ -37,7 +31,12 @@ from looptrans.adjoint.sweep.pulling import Contribution, Pull
 from looptrans.adjoint.sweep.rounding import is_rounded_alike
 from looptrans.adjoint.sweep.simplifying import Finding, Simplifier, has_slope, outside
 from looptrans.adjoint.sweep.vanishing import cancels
-from looptrans.algebra.positional.cells import condition_moved, is_looked_up, value_moved
+from looptrans.algebra.positional.cells import (
+    condition_moved,
+    is_looked_up,
+    range_moved,
+    value_moved,
+)
 from looptrans.algebra.positional.values import divide, multiply
 from looptrans.ir.condition import (
     ALWAYS,
@@ -61,7 +60,7 @@ from looptrans.ir.value import (
     Value,
     condition_variables,
     free_variables,
-    walk_value,
+    reductions,
 )
 
 MOST_INLINED = 3
@@ -162,7 +161,7 @@ class Reverse:
         raw = []
         for subscripts, term in self.pending.get(name, ()):
             program = self.program
-            here = solved(term, subscripts, indices, program.contracts, program.arrays)
+            here = solved(term, subscripts, indices, program.stated, program.arrays)
             known = facts.and_(*declared(here.brackets, program.arrays))
             kept = simplified_brackets(here, known)
             if kept is not None:
@@ -269,14 +268,12 @@ class Reverse:
         What is given is taken to be finite, and products of it are matrix products.
         """
         given = [
-            isinstance(atom, Read) and exponent > 0 and not self._is_forward(atom.access.array)
+            isinstance(atom, Read)
+            and exponent > 0
+            and not self.system.is_forward(atom.access.array)
             for atom, exponent in term.factors
         ]
         return term if all(given) else self.where_it_counts(term)
-
-    def _is_forward(self, array: str) -> bool:
-        definition = self.system.definitions.get(array)
-        return definition is not None and definition.origin != "adjoint"
 
     def where_it_counts(self, term: Term) -> Term:
         """Put a term under the conditions without which one of its factors is 0.
@@ -319,7 +316,7 @@ class Reverse:
         if not term.generators:
             return term
         bare = value_of([replace(term, coefficient=Fraction(1))])
-        part = next(p for p in walk_value(bare) if isinstance(p, Reduce))
+        part = next(reductions(bare))
         mine = set(free_variables(part))
         indices = tuple(g for g in like.indices if g.variable in mine)
         own, new = refreshed_generators(indices, self.names)

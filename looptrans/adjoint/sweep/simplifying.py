@@ -28,9 +28,9 @@ from looptrans.adjoint.equations.written_sums import shown, shown_sum
 from looptrans.adjoint.exponentials.weights import Prepared
 from looptrans.adjoint.sweep.in_parts import recognized_in_parts
 from looptrans.algebra.positional.cells import condition_moved
-from looptrans.ir.affine import difference, is_same
+from looptrans.ir.affine import difference, factors_of, is_same
 from looptrans.ir.condition import Condition, Relation
-from looptrans.ir.index import Index, Int, variables
+from looptrans.ir.index import Index, Int
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -45,7 +45,6 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.transforms.over_blocks.whole_loops import factors_of
 
 MOST_ROUNDS = 30
 
@@ -241,7 +240,7 @@ class Simplifier:
             others = replace(term, generators=tuple(o for o in term.generators if o is not g))
             if g.variable in mentioned(others) or g.range.step != 1:
                 continue
-            if {*variables(g.range.start), *variables(g.range.stop)} & term.bound:
+            if g.range.variables & term.bound:
                 continue
             number = difference(g.range.stop, g.range.start)
             # What it is multiplied by may be no number where there are none: 1 / l of no keys.

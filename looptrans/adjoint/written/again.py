@@ -13,14 +13,13 @@ from looptrans.algebra.positional.values import negative
 from looptrans.ir.condition import (
     ALWAYS,
     Condition,
-    Every,
     Some,
     conjunction,
+    conjuncts,
     is_data_dependent,
     negation,
     opposite,
 )
-from looptrans.ir.index import variables
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -73,7 +72,7 @@ class WorkedOut:
                 case Read(access) if access.array in system.definitions:
                     if self.is_stored(access.array):
                         return None
-                    if {n for i in access.indices for n in variables(i)} & bound:
+                    if access.variables & bound:
                         # Inside a sum there is no place for a statement.
                         inner = system.instance(access.array, access.indices)
                         return self._out(inner, bound, reader, under)
@@ -149,7 +148,7 @@ def _without_sign(value: Value) -> tuple[int, Value]:
 
 def _either(ways: list[Condition]) -> Condition:
     """Join conditions by `or`: `a` or `a and c` is `a`, and so is `a and c` or `a and not c`."""
-    found = [tuple(p for p in _parts(way) if p != ALWAYS) for way in dict.fromkeys(ways)]
+    found = [tuple(p for p in conjuncts(way) if p != ALWAYS) for way in dict.fromkeys(ways)]
     while True:
         for one, other in permutations(found, 2):
             mine = [part for part in one if part not in other]
@@ -168,16 +167,12 @@ def _either(ways: list[Condition]) -> Condition:
     return Some(tuple(conjunction(*parts) for parts in found))
 
 
-def _parts(condition: Condition) -> tuple[Condition, ...]:
-    return condition.parts if isinstance(condition, Every) else (condition,)
-
-
 def _ways(condition: Condition, bound: frozenset[str]) -> tuple[Condition, Condition]:
     """Return what holds where one side of a choice is taken, and where the other is.
 
     Of what loops and sizes say alone: data are not asked before they are worked out.
     """
-    parts = _parts(condition)
+    parts = conjuncts(condition)
     said = [
         part
         for part in parts

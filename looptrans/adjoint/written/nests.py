@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from looptrans.adjoint.equations.definitions import is_same_range, range_moved
-from looptrans.adjoint.equations.solving import replacing
+from looptrans.adjoint.equations.definitions import is_same_range
 from looptrans.adjoint.written.standing import Scalar
-from looptrans.algebra.positional.cells import are_apart, condition_moved, moved, value_moved
-from looptrans.algebra.positional.values import ZERO, is_number
-from looptrans.ir.affine import difference, is_same, sides, total
-from looptrans.ir.alike import alike
-from looptrans.ir.condition import Condition, Relation, Some, conjunction, is_data_dependent
-from looptrans.ir.index import (
-    Arith,
-    Index,
-    Int,
-    Opaque,
-    Var,
-    children,
-    opaque_terms,
-    rebuild,
-    variables,
+from looptrans.algebra.positional.cells import (
+    are_apart,
+    condition_moved,
+    moved,
+    range_moved,
+    value_moved,
 )
-from looptrans.ir.rewrite import access_changed, condition_changed, replaced, value_changed
-from looptrans.ir.value import Access, Binary, Generator, Read, Reduce, Select, Value, walk_value
+from looptrans.algebra.positional.values import ZERO, is_number
+from looptrans.ir.condition import Condition, Some, conjunction, is_data_dependent
+from looptrans.ir.index import Index, Var, opaque_terms, variables
+from looptrans.ir.rewrite import replaced
+from looptrans.ir.value import (
+    Access,
+    Generator,
+    Read,
+    Reduce,
+    Select,
+    Value,
+    cells_read,
+    has_reduction,
+    walk_value,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,11 @@ class Nest:
     conditions: tuple[Condition, ...]
     scalars: tuple[Scalar, ...]
     updates: tuple[Update, ...]
+
+    @property
+    def kept(self) -> set[str]:
+        """The variables in the cells that are set: the other loops are summed over."""
+        return {name for update in self.updates for name in update.target.variables}
 
 
 def merged(nests: list[Nest]) -> list[Nest]:
@@ -126,11 +134,7 @@ def _gather_rows_apart(first: Nest, second: Nest) -> bool:
 def _kept(nest: Nest) -> set[frozenset[str]]:
     """Return for the rows that a nest gathers the loops that tell which one it is."""
     loops = {g.variable for g in nest.loops}
-    return {
-        frozenset(loops & {n for index in u.target.indices for n in variables(index)})
-        for u in nest.updates
-        if u.adds and u.inner
-    }
+    return {frozenset(loops & u.target.variables) for u in nest.updates if u.adds and u.inner}
 
 
 def _looks_up(nest: Nest) -> bool:
@@ -183,11 +187,11 @@ def _with_some_of(first: Nest, second: Nest) -> Nest | None:
 
 def _is_a_number_of_rows(update: Update, nest: Nest) -> bool:
     """Tell whether what is added has no row that the loops that are summed over go through."""
-    kept = {name for index in update.target.indices for name in variables(index)}
+    kept = update.target.variables
     summed = {g.variable for g in nest.loops} - kept
     inner = {g.variable for g in update.inner}
-    read = [part.access for part in walk_value(update.value) if isinstance(part, Read)]
-    names = ({name for index in access.indices for name in variables(index)} for access in read)
+    read = cells_read(update.value)
+    names = (access.variables for access in read)
     return not any(each & inner and each & summed for each in names)
 
 
@@ -277,13 +281,9 @@ def _share_work(first: Nest, second: Nest) -> bool:
     seldom that it does not count.
     """
     known = {s.cell for s in first.scalars}
-    summed = {g.variable for g in first.loops} - {
-        n for u in first.updates for index in u.target.indices for n in variables(index)
-    }
+    summed = {g.variable for g in first.loops} - first.kept
     return any(
-        not summed
-        or summed & {n for index in s.cell.indices for n in variables(index)}
-        or any(isinstance(part, Reduce) for part in walk_value(s.value))
+        not summed or summed & s.cell.variables or has_reduction(s.value)
         for s in second.scalars
         if s.cell in known
     )
@@ -306,16 +306,16 @@ def _is_worth_it(first: Nest, second: Nest) -> bool:
 
 def _has_sums(nest: Nest) -> bool:
     """Tell whether a nest works out sums inside."""
-    return any(isinstance(part, Reduce) for s in nest.scalars for part in walk_value(s.value))
+    return any(has_reduction(s.value) for s in nest.scalars)
 
 
 def _summed_rows(nest: Nest, loops: set[str]) -> set[tuple[str, tuple[Index | None, ...]]]:
     """Return the rows that a nest reads in the loop that it sums over; None goes along a row."""
-    around = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
+    around = nest.kept
     found = set()
     values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
     for read in (p.access for v in values for p in walk_value(v) if isinstance(p, Read)):
-        names = {name for index in read.indices for name in variables(index)}
+        names = read.variables
         if names & (loops - around):
             row = tuple(i if set(variables(i)) <= loops else None for i in read.indices)
             found |= {(read.array, row)} if None in row else set()
@@ -326,9 +326,7 @@ def _same_shape(first: Nest, second: Nest) -> bool:
     """Tell whether nests that share no values set alike, or add over the same loops."""
     loops = {g.variable for g in first.loops}
     summed = {
-        frozenset(loops - {n for index in u.target.indices for n in variables(index)})
-        for nest in (first, second)
-        for u in nest.updates
+        frozenset(loops - u.target.variables) for nest in (first, second) for u in nest.updates
     }
     if len(summed) > 1:
         return False
@@ -356,187 +354,3 @@ def _arrays_written(nest: Nest) -> set[str]:
 def _arrays_read(nest: Nest) -> set[str]:
     values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
     return {p.access.array for v in values for p in walk_value(v) if isinstance(p, Read)}
-
-
-def rows_innermost(nest: Nest) -> Nest:
-    """Of the loops of a sum, let the one be innermost that is most like a loop around the sum.
-
-    for s: for t: for r: dk[s] += dS * q[t, g, r]    ->    for s: for r: for t: dk[s] += …
-
-    Blocks are of the innermost loop. What another loop's range hangs on stays outside of it, and
-    what chooses what is read.
-    """
-    around = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
-    summed = [g for g in nest.loops if g.variable not in around]
-    inner = {g.variable for g in nest.loops[-len(summed) :]} if summed else set()
-    if len(summed) < 2 or inner != {g.variable for g in summed}:
-        return nest
-    if not all(u.adds for u in nest.updates):
-        return nest
-    bounds = [end for g in nest.loops for end in (g.range.start, g.range.stop)]
-    asked = {*chosen_by(nest.conditions), *(name for end in bounds for name in variables(end))}
-    candidates = [g.variable for g in summed if g.variable not in asked]
-    if len(candidates) < 2:
-        return nest
-    made = {s.cell.array for s in nest.scalars}
-    values = [s.value for s in nest.scalars] + [u.value for u in nest.updates]
-    read = [p.access for v in values for p in walk_value(v) if isinstance(p, Read)]
-    ends = [(g.variable, end) for g in nest.loops for end in (g.range.start, g.range.stop)]
-    apart = [access for access in read if access.array not in made]
-    chosen = alike(apart, candidates, around, ends, nest.conditions)
-    if chosen == candidates[-1]:
-        return nest
-    loops = sorted(nest.loops, key=lambda g: g.variable == chosen)
-    return replace(nest, loops=tuple(loops))
-
-
-def asked_first(
-    conditions: tuple[Condition, ...],
-    loops: tuple[Generator, ...],
-    extents: Callable[[Access], tuple[Index | None, ...]],
-) -> tuple[Condition, ...]:
-    """Ask first what is read, where loops alone say that it is there: others may ask for rows."""
-    stops = {g.variable: g.range.stop for g in loops if g.range.start == Int(0)}
-
-    def is_inside(at: Index, extent: Index | None) -> bool:
-        return isinstance(at, Var) and extent in sides("min", stops.get(at.name, at))
-
-    def is_there(condition: Condition) -> bool:
-        return any(
-            all(map(is_inside, old.arguments, extents(Access(old.array, old.arguments))))
-            for old, _ in _said([condition])
-        )
-
-    return tuple(sorted(conditions, key=lambda each: not is_there(each)))
-
-
-def asked_of_pairs(nest: Nest, conditions: Iterable[Condition]) -> dict[str, Index]:
-    """Return the cells that are looked up for each pair of rows whose product a nest works out.
-
-        for c: for i: for j: if bucket[i, j] == c:  s = sum(Q[i, e] * K[j, e] for e);  d[c] += s
-
-    As the condition is another one for each i and j, no rows of both are left to be multiplied: the
-    products are worked out once for all c, and added to the cell that is looked up. That is done
-    for numbers, not for rows of them.
-    """
-    if any(u.inner or not u.adds for u in nest.updates):
-        return {}
-    own = {n for u in nest.updates for index in u.target.indices for n in variables(index)}
-    pairs = [pair for s in nest.scalars for pair in _multiplied(s.value)]
-    found: dict[str, Index] = {}
-    for condition in conditions:
-        match condition:
-            case Relation("==", value, Var(name)) | Relation("==", Var(name), value) if (
-                name in own and opaque_terms(value)
-            ):
-                asked = {n for term in opaque_terms(value) for n in variables(term)}
-                if name not in variables(value) and any(
-                    asked & one and asked & other for one, other in pairs
-                ):
-                    found.setdefault(name, value)
-            case _:
-                pass
-    return found
-
-
-def _multiplied(value: Value) -> Iterator[tuple[set[str], set[str]]]:
-    """Yield which variables tell the rows apart on the two sides of each product in a sum."""
-    for part in walk_value(value):
-        match part:
-            case Reduce("sum", _, Binary("*", left, right)):
-                sides = [
-                    {
-                        name
-                        for read in walk_value(side)
-                        if isinstance(read, Read)
-                        for index in read.access.indices
-                        for name in variables(index)
-                    }
-                    for side in (left, right)
-                ]
-                yield sides[0] - sides[1], sides[1] - sides[0]
-            case _:
-                pass
-
-
-def chosen_by(conditions: Iterable[Condition]) -> list[str]:
-    """Return the variables of what is read, and asked whether it is a certain index."""
-    return [name for old, _ in _said(conditions) for name in variables(old)]
-
-
-def _said(conditions: Iterable[Condition]) -> list[tuple[Opaque, Var]]:
-    """Return what is read where conditions say that it is an index: `page[b, t] == c`."""
-    found = []
-    for condition in conditions:
-        match condition:
-            case Relation("==", Opaque() as old, Var() as new):
-                found.append((old, new))
-            case Relation("==", Var() as new, Opaque() as old):
-                found.append((old, new))
-            case _:
-                pass
-    return found
-
-
-def with_what_is_known(nest: Nest) -> Nest:
-    """Write simpler what loops and conditions tell.
-
-    `h // R` is `g` inside `for h in range(g * R, g * R + R)`, `(q * P + p) // P` is `q` inside
-    `for p in range(0, P)`, and `page[b, q]` is `c` under `if page[b, q] == c`.
-    """
-    for loop in nest.loops:
-        for one, other in _factors(loop.range.start):
-            stop = total(loop.range.start, other)
-            if loop.range.step == 1 and any(
-                is_same(e, stop) for e in sides("min", loop.range.stop)
-            ):
-                nest = _changed(nest, replacing(Arith("//", Var(loop.variable), other), one))
-    below = [
-        (loop.variable, loop.range.stop)
-        for loop in nest.loops
-        if loop.range.step == 1 and loop.range.start == Int(0)
-    ]
-    nest = _changed(nest, lambda index: _digit(index, below))
-    for old, new in _said(nest.conditions):
-        made = _changed(nest, replacing(old, new))
-        nest = replace(nest, scalars=made.scalars, updates=made.updates)
-    return nest
-
-
-def _factors(index: Index) -> tuple[tuple[Index, Index], ...]:
-    """Return the two factors of a product, either first; nothing for another index."""
-    match index:
-        case Arith("*", one, other):
-            return (one, other), (other, one)
-        case _:
-            return ()
-
-
-def _digit(index: Index, below: list[tuple[str, Index]]) -> Index:
-    """Return an index with `(q * P + p) // P` as `q`, `% P` as `p`, where p is below P."""
-    parts = children(index)
-    index = rebuild(index, tuple(_digit(part, below) for part in parts)) if parts else index
-    match index:
-        case Arith("//" | "%" as op, left, divisor):
-            for name, stop in below:
-                if stop != divisor or name not in variables(left):
-                    continue
-                for one, other in _factors(difference(left, Var(name))):
-                    if other == divisor:
-                        return Var(name) if op == "%" else one
-        case _:
-            pass
-    return index
-
-
-def _changed(nest: Nest, change: Callable[[Index], Index]) -> Nest:
-    """Change the index expressions of conditions, values and cells."""
-    return replace(
-        nest,
-        conditions=tuple(condition_changed(c, change) for c in nest.conditions),
-        scalars=tuple(
-            replace(s, cell=access_changed(s.cell, change), value=value_changed(s.value, change))
-            for s in nest.scalars
-        ),
-        updates=tuple(replace(u, value=value_changed(u.value, change)) for u in nest.updates),
-    )

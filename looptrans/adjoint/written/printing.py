@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.equations.definitions import plain_name, range_moved
+from looptrans.adjoint.equations.definitions import plain_name
+from looptrans.adjoint.written.again import only_condition
 from looptrans.adjoint.written.nests import Nest, Update
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Var, substitute, variables
 from looptrans.ir.listing import access_text, condition_text, index_text, range_text, value_text
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import range_changed, replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -21,9 +22,9 @@ from looptrans.ir.value import (
     Reduce,
     Unary,
     Value,
+    cells_read,
     condition_variables,
     free_variables,
-    walk_value,
 )
 
 _INDENT = "    "
@@ -131,7 +132,7 @@ class _NestText:
         values = {s.cell: s.value for s in self.nest.scalars}
         queue = [value]
         while queue:
-            for access in _cells(queue.pop()):
+            for access in cells_read(queue.pop()):
                 if access in values and access not in found:
                     found.add(access)
                     queue.append(values[access])
@@ -199,14 +200,14 @@ class _NestText:
             new: dict[str, Index] = {}
             found = []
             for g in part.generators:
-                bounds = Range(_moved(g.range.start, new), _moved(g.range.stop, new), g.range.step)
+                bounds = range_changed(g.range, lambda end: _moved(end, new))
                 name = self._bind(g.variable)
                 new[g.variable] = Var(name)
                 found.append(Generator(name, bounds, condition_moved(g.condition, new)))
             generators = tuple(
                 g
                 if g.condition == ALWAYS
-                else replace(g, condition=_only(self._bound(Holds(g.condition))))
+                else replace(g, condition=only_condition(self._bound(Holds(g.condition))))
                 for g in found
             )
             body = self._bound(value_moved(part.body, new))
@@ -216,14 +217,5 @@ class _NestText:
         return replaced(value, change)
 
 
-def _only(value: Value) -> Condition:
-    assert isinstance(value, Holds)
-    return value.condition
-
-
 def _moved(index: Index, new: dict[str, Index]) -> Index:
     return substitute(index, new) if variables(index) else index
-
-
-def _cells(value: Value) -> list[Access]:
-    return [part.access for part in walk_value(value) if isinstance(part, Read)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.positional.values import negative
-from looptrans.ir.condition import ALWAYS, Condition, Every, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, conjunction, conjuncts
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -23,6 +23,7 @@ from looptrans.ir.value import (
     Value,
     condition_variables,
     free_variables,
+    has_reduction,
     walk_value,
 )
 
@@ -45,9 +46,9 @@ def put_in(
                   k = K[i, e] + b[e]        ->           for e: A[e] = A[e] + s * (K[i, e] + b[e])
                   A[e] = A[e] + s * k
     """
-    values = [s.value for s in scalars.values() if has_sum(s.value)]
+    values = [s.value for s in scalars.values() if has_reduction(s.value)]
     values += [Holds(condition) for condition in conditions]
-    values += [Read(access) for access, s in scalars.items() if has_sum(s.value)]
+    values += [Read(access) for access, s in scalars.items() if has_reduction(s.value)]
     needed: set[str] = set()
     stay: set[Access] = set()
     while values:
@@ -92,7 +93,7 @@ def outside_sums(value: Value, known: tuple[Condition, ...]) -> Value:
         before: list[Condition] = []
         left = []
         for g in part.generators:
-            parts = [c for c in _each(g.condition) if c != ALWAYS and c not in known]
+            parts = [c for c in conjuncts(g.condition) if c != ALWAYS and c not in known]
             alike = [c for c in parts if not condition_variables(c) & bound]
             if part.function == "sum":
                 before += alike
@@ -102,12 +103,3 @@ def outside_sums(value: Value, known: tuple[Condition, ...]) -> Value:
         return Select(conjunction(*before), found, Const(0.0)) if before else found
 
     return replaced(value, change)
-
-
-def _each(condition: Condition) -> tuple[Condition, ...]:
-    return condition.parts if isinstance(condition, Every) else (condition,)
-
-
-def has_sum(value: Value) -> bool:
-    """Tell whether a value holds a sum, or another reduction."""
-    return any(isinstance(part, Reduce) for part in walk_value(value))

@@ -14,7 +14,6 @@ from looptrans.adjoint.equations.definitions import Definition, System
 from looptrans.adjoint.equations.size import has_full_rows
 from looptrans.adjoint.equations.sums import Term
 from looptrans.algebra.positional.cells import added_up
-from looptrans.ir.index import variables
 from looptrans.ir.program import Program
 from looptrans.ir.value import Binary, Read, Reduce, Value, free_variables, walk_value
 from looptrans.transforms.editing.extents import is_wide
@@ -91,7 +90,7 @@ def is_of_no_product(value: Value) -> bool:
     bound = {generator.variable for generator in value.generators}
     reads = {part.access for part in walk_value(value.body) if isinstance(part, Read)}
     for access in reads:
-        others = {v for other in reads - {access} for i in other.indices for v in variables(i)}
+        others = {v for other in reads - {access} for v in other.variables}
         for added in map(set, map(added_up, access.indices)):
             if added & others - bound and added - others:
                 return True

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from looptrans.algebra.positional.values import (
-    ONE,
-    ZERO,
-    add,
-    divide,
-    multiply,
-    negative,
-    subtract,
-)
+from looptrans.algebra.positional.values import ONE, ZERO, add, divide, multiply, negative, subtract
 from looptrans.ir.value import Binary, Select, Unary, Value, walk_value
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.algebra.appending.appended import AppendedState, NoForm, appended, domain_of_terms
+from looptrans.algebra.appending.append_state import AppendedState
+from looptrans.algebra.appending.appended import NoForm, appended, domain_of_terms
 from looptrans.algebra.appending.scanned import scanned
 from looptrans.algebra.certificate import ir_certificate
 from looptrans.algebra.iterations.assembly import assembled, flow_of
@@ -24,9 +25,10 @@ from looptrans.algebra.positional.cells import Family, is_own_cell
 from looptrans.ir.condition import Condition
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.program import Assign, If, Loop, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Access
 from looptrans.ir.verdict import Certificate, Decision
-from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.ir.walk import accesses, live_out, loops_in, nodes, placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def _loops(program: Program) -> dict[Position, Loop]:
 def _shared_cell(program: Program, iteration: Iteration, step: Recurrence) -> str:
     """Say which cells besides the state several iterations touch, one of them writing."""
     body = iteration.loop.body
-    ranges = {node.variable: node.range for node in nodes(body) if isinstance(node, Loop)}
+    ranges = ranges_by_name(loops_in(body))
     uses: dict[str, list[Access]] = {}
     written: dict[str, None] = {}
     for node in nodes(body):

@@ -7,7 +7,7 @@ from math import isinf
 from typing import Literal, TypeAlias
 
 from looptrans.algebra.iterations.recurrence import StateVariable
-from looptrans.ir.condition import Condition, Data, Every
+from looptrans.ir.condition import Condition, Data, conjuncts
 from looptrans.ir.monoids import Monoid
 from looptrans.ir.value import Access, Compare, Const, Real, Value
 
@@ -89,13 +89,8 @@ class AppendedState:
     @property
     def waits_for(self) -> tuple[tuple[str, float], ...]:
         """The states that the guard looks at, each with the infinity it must have left."""
-        parts = () if self.guard is None else guard_parts(self.guard)
+        parts = () if self.guard is None else conjuncts(self.guard)
         return tuple(tested for tested in map(left_infinity, parts) if tested is not None)
-
-
-def guard_parts(condition: Condition) -> tuple[Condition, ...]:
-    """Return the conditions that must all hold for a guard to hold."""
-    return condition.parts if isinstance(condition, Every) else (condition,)
 
 
 def left_infinity(condition: Condition) -> tuple[str, float] | None:

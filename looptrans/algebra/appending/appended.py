@@ -17,13 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.appending.append_laws import append_laws
-from looptrans.algebra.appending.append_state import (
-    AppendedState,
-    Comparison,
-    Pick,
-    guard_parts,
-    left_infinity,
-)
+from looptrans.algebra.appending.append_state import AppendedState, Comparison, Pick, left_infinity
 from looptrans.algebra.iterations.order import in_order, inputs_of
 from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.normal_forms.atoms import Expr, Undefined
@@ -41,23 +35,11 @@ from looptrans.algebra.positional.values import (
     put,
     without_repeats,
 )
-from looptrans.ir.condition import Condition, Every, conjunction, negation
+from looptrans.ir.condition import Condition, Every, conjunction, conjuncts, negation
 from looptrans.ir.listing import access_text
 from looptrans.ir.monoids import IDENTITIES, Monoid
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Const,
-    Holds,
-    Real,
-    Select,
-    Unary,
-    Value,
-    walk_value,
-)
-
-__all__ = ["AppendedState", "NoForm", "appended", "domain_of_terms"]
+from looptrans.ir.value import Binary, Call, Const, Holds, Real, Select, Unary, Value, walk_value
 
 
 class NoForm(Exception):
@@ -214,7 +196,7 @@ class _Form:
             tested is not None
             and tested[0] in self.before
             and self.before[tested[0]].operator == ("max" if tested[1] < 0 else "min")
-            for tested in map(left_infinity, guard_parts(condition))
+            for tested in map(left_infinity, conjuncts(condition))
         )
 
     def _plain(self, update: Value) -> tuple[Monoid, Value] | None:
@@ -318,7 +300,7 @@ def _added(update: Value, mine: Real) -> Value | None:
 
 def _given_apart(condition: Condition) -> tuple[Condition | None, list[Condition]]:
     """Return what a condition asks of states, if anything, and its parts that ask nothing."""
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    parts = conjuncts(condition)
     given = [p for p in parts if not any(name[0] in "st" for name in names_of(Holds(p)))]
     asked = [part for part in parts if part not in given]
     return (conjunction(*asked) if asked else None), given

@@ -33,6 +33,7 @@ from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.monoids import FOLDING_OF, IDENTITIES, MONOID_OF
 from looptrans.ir.program import Assign, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -45,7 +46,7 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, assignments, loops_in, nodes
 from looptrans.transforms.editing.tree import node_at, statements_in
 
 UNKNOWN = "?"
@@ -131,11 +132,11 @@ class BlockIteration(Iteration):
         step = _carried(self.program, inner)
         inside = ranges | {node.variable: node.range}
         written: dict[str, set[str]] = {}
-        for each in (n for n in nodes(node.body) if isinstance(n, Assign)):
+        for each in assignments(node.body):
             for target in each.targets:
                 written.setdefault(target.array, set()).add(each.label)
         self._look(node.body, inside, written)
-        inside |= {n.variable: n.range for n in nodes(node.body) if isinstance(n, Loop)}
+        inside |= ranges_by_name(loops_in(node.body))
         states = () if step is None else step.states
         left: list[Known] = []
         for known in inner.known:
@@ -147,10 +148,10 @@ class BlockIteration(Iteration):
             if mentions(family.access, node.variable):
                 over = ((node.variable, node.range), *over)
                 if not inner.depends_on_state(known.value):
-                    value = self._value(plain_of(known.value, inner), "", inside)
+                    value = self._value(inner.plain(known.value), "", inside)
             left.append(self._left(Family(family.access, over), value, known.labels, ranges))
         if step is not None:
-            for state, value in self._closed(step, inner, inside):
+            for state, value in self._closed(step, inside):
                 family = _family_of(state, inner)
                 left.append(self._left(family, value, frozenset(state.statements), ranges))
         self.known += left
@@ -200,7 +201,7 @@ class BlockIteration(Iteration):
             self._expect(access, label, labels, old=True)
 
     def _closed(
-        self, step: Recurrence, inner: Iteration, ranges: dict[str, Range]
+        self, step: Recurrence, ranges: dict[str, Range]
     ) -> list[tuple[StateVariable, Value]]:
         """Return what a pass leaves in its states."""
         finding, fold = _fold_of(step)
@@ -270,17 +271,6 @@ def _family_of(state: StateVariable, inner: Iteration) -> Family:
     )
 
 
-def plain_of(value: Value, iteration: Iteration) -> Value:
-    """Return a value of an iteration over the listing's names."""
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Real) and part.name in iteration.found:
-            return Read(iteration.found[part.name].family.access)
-        return None
-
-    return replaced(value, change)
-
-
 def with_makers(iteration: Iteration, program: Program, block: Loop) -> None:
     """Name what loops inside of an iteration make by what they are, not by where they keep it.
 
@@ -292,7 +282,7 @@ def with_makers(iteration: Iteration, program: Program, block: Loop) -> None:
         program: The program.
         block: The loop over blocks, or over elements.
     """
-    sets = [n for n in nodes(block.body) if isinstance(n, Assign)]
+    sets = assignments(block.body)
     written = {target.array for n in sets for target in n.targets}
     for name, found in iteration.found.items():
         if not found.made:

@@ -32,7 +32,7 @@ from looptrans.ir.condition import (
     with_tests,
 )
 from looptrans.ir.monoids import FOLDING_OF, IDENTITIES
-from looptrans.ir.rewrite import replaced, replaced_part
+from looptrans.ir.rewrite import chosen_where, replaced, replaced_part
 from looptrans.ir.value import (
     Binary,
     Call,
@@ -70,7 +70,7 @@ def gathered(
     Raises:
         NoRecurrence: The term is not separable.
     """
-    return _Term(monoid, each, is_later, varies, masks).apart(_tested(term, each.condition))
+    return _Term(monoid, each, is_later, varies, masks).apart(chosen_where(term, each.condition))
 
 
 @dataclass(slots=True)
@@ -200,17 +200,6 @@ def _worked_out(value: Value) -> Value:
             return MINUS_INFINITY
         case _:
             return value
-
-
-def _tested(term: Value, condition: Condition) -> Value:
-    """Leave out choices by the condition that the elements have to meet anyway."""
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Select) and part.condition == condition:
-            return replaced(part.chosen, change)
-        return None
-
-    return replaced(term, change)
 
 
 def _by_value(condition: Condition) -> Condition | None:

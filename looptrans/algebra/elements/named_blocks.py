@@ -18,7 +18,7 @@ from looptrans.algebra.positional.numbers import Domain
 from looptrans.algebra.positional.values import MINUS_INFINITY, put
 from looptrans.ir.condition import Condition, Data, Relation, walk_condition
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Loop, Program
+from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Call,
@@ -32,7 +32,7 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import loops_in
 from looptrans.transforms.editing.tree import node_at
 from looptrans.transforms.over_blocks.block_passes import BlockPasses
 
@@ -144,7 +144,7 @@ def _require_known(passes: BlockPasses, values: Iterable[Value]) -> None:
 
 def _require_known_beginnings(program: Program, before: Recurrence) -> None:
     """See to it that states begin as numbers or inputs."""
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     for state in before.states:
         reason = f"{access_text(state.access)} begins as what is not known"
         for part in walk_value(state.initial):
@@ -157,7 +157,7 @@ def _require_known_beginnings(program: Program, before: Recurrence) -> None:
 
 def _inner_variables(passes: BlockPasses) -> frozenset[str]:
     loop = node_at(passes.program, passes.position)
-    return frozenset(n.variable for n in nodes((loop,)) if isinstance(n, Loop)) - {passes.variable}
+    return frozenset(n.variable for n in loops_in((loop,))) - {passes.variable}
 
 
 def _gathered(

@@ -19,7 +19,7 @@ from functools import lru_cache
 from math import inf
 
 from looptrans.algebra.certificate import ir_certificate
-from looptrans.algebra.elements.block_steps import BlockIteration, is_known, plain_of, with_makers
+from looptrans.algebra.elements.block_steps import BlockIteration, is_known, with_makers
 from looptrans.algebra.elements.ended import ended
 from looptrans.algebra.elements.named_blocks import block_laws
 from looptrans.algebra.elements.written_step import in_lowest_terms, where_it_holds
@@ -31,21 +31,13 @@ from looptrans.algebra.normal_forms.possible import with_fewer_ends
 from looptrans.algebra.operators.laws import Law
 from looptrans.algebra.positional.cells import is_own_cell, mentions, same_cell
 from looptrans.algebra.positional.values import MINUS_INFINITY
-from looptrans.ir.condition import Condition, Data, walk_condition
+from looptrans.ir.condition import Condition, is_data_dependent
 from looptrans.ir.creation import first_value
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Declaration, Element, If, Loop, Program
-from looptrans.ir.value import (
-    Call,
-    Const,
-    Range,
-    Real,
-    Unary,
-    Value,
-    walk_value,
-)
+from looptrans.ir.program import Declaration, Element, If, Loop, Program
+from looptrans.ir.value import Call, Const, Range, Real, Unary, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import live_out, nodes
+from looptrans.ir.walk import assignments, live_out, targets_in
 from looptrans.transforms.editing.tree import Position, loops_around, node_at, replace_at
 from looptrans.transforms.over_blocks.block_passes import BlockPasses, block_passes
 from looptrans.transforms.over_blocks.fitting import with_fitting_extents
@@ -164,9 +156,9 @@ class _Reading:
                 with suppress(NoRecurrence):  # else as it is
                     short = self._shorter(program, place, step)
                     if short is not None:
-                        laws = self._laws(short, place, _step_of(short, place))
+                        laws = self._laws(short, _step_of(short, place))
                         return OneByOne(_fitted(short, place), names, laws)
-                laws = self._laws(program, place, step)
+                laws = self._laws(program, step)
                 return OneByOne(_fitted(program, place), names, laws)
             except NoRecurrence as error:
                 reasons[str(error)] = None
@@ -178,9 +170,7 @@ class _Reading:
         Of a choice it is known what it leaves where the condition does not hold.
         """
         match node_at(program, place):
-            case Loop(body=(If(condition, body, ()),)) as loop if any(
-                isinstance(part, Data) for part in walk_condition(condition)
-            ):
+            case Loop(body=(If(condition, body, ()),)) as loop if is_data_dependent(condition):
                 plain = replace_at(program, place, (replace(loop, body=body),))
             case _:
                 return None
@@ -204,12 +194,11 @@ class _Reading:
         seen = self._seen(step)
         return all(
             target.array not in seen or any(same_cell(target, s.access) for s in after.states)
-            for node in nodes(step.loop.body)
-            if isinstance(node, Assign)
+            for node in assignments(step.loop.body)
             for target in node.targets
         )
 
-    def _laws(self, program: Program, place: Position, step: Iteration) -> tuple[Law, ...]:
+    def _laws(self, program: Program, step: Iteration) -> tuple[Law, ...]:
         after = assembled(program, step, guarded=False)
         for each in (self.before, after):
             if each.is_scan:
@@ -240,13 +229,8 @@ class _Reading:
         seen = self._seen(step)
         path = loops_around(self.passes.program, self.passes.position)
         around = [loop.variable for loop in path]
-        targets = [
-            target
-            for node in nodes(self.block.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        ]
-        for node in (n for n in nodes(self.block.loop.body) if isinstance(n, Assign)):
+        targets = targets_in(self.block.loop.body)
+        for node in assignments(self.block.loop.body):
             for target in node.targets:
                 if target.array not in seen or target.array in self.passes.within:
                     continue
@@ -337,5 +321,5 @@ def _last(iteration: Iteration, array: str) -> tuple[Value, ...] | None:
     known = [k for k in iteration.known if k.family.access.array == array]
     if any(iteration.depends_on_state(k.value) or k.value == Real("@") for k in known):
         return None
-    values = tuple(plain_of(k.value, iteration) for k in known)
+    values = tuple(iteration.plain(k.value) for k in known)
     return values if all(map(is_known, values)) else None

@@ -36,7 +36,7 @@ from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Arith, Int, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.listing import access_text
-from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.program import Assign, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -49,7 +49,7 @@ from looptrans.ir.value import (
     Whole,
     condition_variables,
 )
-from looptrans.ir.walk import Placed, live_out, nodes, placed
+from looptrans.ir.walk import Placed, live_out, loops_in, placed
 
 
 def recurrence(program: Program, loop: str, *, budget: float = DEFAULT_SECONDS) -> Recurrence:
@@ -210,7 +210,7 @@ class _Assembly:
         return [place.label for place in placed(self.program)].index(label)
 
     def _inner_variables(self) -> list[str]:
-        return [n.variable for n in nodes(self.iteration.loop.body) if isinstance(n, Loop)]
+        return [n.variable for n in loops_in(self.iteration.loop.body)]
 
     def _is_observed(self, known: Known) -> bool:
         return bool(self._read_after(known))
@@ -237,7 +237,7 @@ class _Assembly:
             access = known.family.access
             fixed = not mentions(access, variable)
             if fixed and self._is_observed(known) and known.value != Real(SPOILT):
-                ends = (end for _, r in known.family.over for end in (r.start, r.stop))
+                ends = (end for _, r in known.family.over for end in r.ends)
                 if any(variable in index_variables(end) for end in ends):
                     raise NoRecurrence(
                         f"which cells of {access.array} an iteration of {variable} sets depends "

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.program import (
-    Loop,
-    Program,
-)
+from looptrans.ir.program import Loop, Program
 from looptrans.ir.walk import Placed, placed
 
 Position = tuple[int, ...]
@@ -54,7 +51,7 @@ def edges_of(program: Program, report: DependenceReport, loop: Position) -> tupl
             found.append(Edge(d.source, d.sink, d.array, kind))
             continue
         level = source.loop_positions.index(loop)
-        carrier = next((n for n, sign in enumerate(d.direction) if sign != "="), None)
+        carrier = d.level
         if carrier is None or carrier > level:
             inner = None if carrier is None else source.loop_positions[carrier]
             found.append(Edge(d.source, d.sink, d.array, "within", inner))

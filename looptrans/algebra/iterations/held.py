@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from looptrans.algebra.iterations.edges import Position
-from looptrans.algebra.positional.cells import (
-    Family,
-    mentions,
-)
-from looptrans.ir.value import (
-    Access,
-    Range,
-    Value,
-)
+from looptrans.algebra.positional.cells import Family, mentions
+from looptrans.ir.value import Access, Range, Value
 
 SPOILT = "@"
 

@@ -41,6 +41,7 @@ from looptrans.ir.value import (
     Select,
     Unary,
     Value,
+    infinity,
     walk_value,
 )
 from looptrans.ir.walk import nodes
@@ -103,7 +104,7 @@ def with_tests(value: Value, inputs: Iterable[Input]) -> Value:
             case Compare(op, left, right), Real(of):
                 sides = (names.get(left, left), names.get(right, right))
                 if any(
-                    _infinity(a) is not None and isinstance(b, Real) for a, b in permutations(sides)
+                    infinity(a) is not None and isinstance(b, Real) for a, b in permutations(sides)
                 ):
                     tests[of] = Compare(op, *sides)
             case _:
@@ -141,9 +142,9 @@ def _masks(condition: Condition, value: Value) -> Iterator[tuple[Select, float]]
     for part in walk_value(value):
         if isinstance(part, Select):
             if part.condition == condition:
-                bound = _infinity(part.otherwise)
+                bound = infinity(part.otherwise)
             elif opposite(part.condition) == condition:
-                bound = _infinity(part.chosen)
+                bound = infinity(part.chosen)
             else:
                 continue
             if bound is not None:
@@ -331,15 +332,9 @@ def _tests(value: Value) -> Iterator[tuple[Value, float]]:
     for part in walk_value(value):
         if isinstance(part, Compare):
             for side, other in ((part.left, part.right), (part.right, part.left)):
-                bound = _infinity(other)
-                if bound is not None and _infinity(side) is None:
+                bound = infinity(other)
+                if bound is not None and infinity(side) is None:
                     yield side, bound
-
-
-def _infinity(value: Value) -> float | None:
-    if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
-        return value.value
-    return None
 
 
 def _parts(value: Value) -> Iterator[Value]:
@@ -432,7 +427,7 @@ def _resolved(value: Value) -> Value | None:
 def _decided(test: Compare) -> bool | None:
     """Decide a comparison with an infinity; None for any other."""
     sides = (test.left, test.right)
-    if all(_infinity(side) is None for side in sides):
+    if all(infinity(side) is None for side in sides):
         return None
     forms = []
     for side in sides:

@@ -14,16 +14,7 @@ from math import inf
 from looptrans.algebra.iterations.edges import NoRecurrence
 from looptrans.algebra.positional.cells import same_cell
 from looptrans.algebra.positional.values import ZERO
-from looptrans.ir.condition import (
-    Condition,
-    Data,
-    Every,
-    Not,
-    Relation,
-    Some,
-    parts_of,
-    walk_condition,
-)
+from looptrans.ir.condition import Condition, Data, Relation, parts_of, walk_condition, with_tests
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
@@ -189,26 +180,21 @@ class Naming:
             if part in names:
                 return Real(names[part])
             if isinstance(part, Select):
-                return Select(condition(part.condition), inner(part.chosen), inner(part.otherwise))
+                tested = with_tests(part.condition, test)
+                return Select(tested, inner(part.chosen), inner(part.otherwise))
             if isinstance(part, Holds):
-                return Holds(condition(part.condition))
+                return Holds(with_tests(part.condition, test))
             return None
 
         def inner(part: Value) -> Value:
             return replaced(part, change)
 
-        def condition(tested: Condition) -> Condition:
+        def test(tested: Condition) -> Condition:
             match tested:
                 case Relation():
                     return Data(inner(Holds(tested))) if Holds(tested) in names else tested
                 case Data(value):
                     return Data(inner(value))
-                case Every(parts):
-                    return Every(tuple(condition(part) for part in parts))
-                case Some(parts):
-                    return Some(tuple(condition(part) for part in parts))
-                case Not(part):
-                    return Not(condition(part))
                 case _:
                     return tested
 

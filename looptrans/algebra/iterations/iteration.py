@@ -41,6 +41,7 @@ from looptrans.ir.program import (
     Loop,
     Node,
 )
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import (
     Access,
@@ -57,7 +58,7 @@ from looptrans.ir.value import (
     rank_of,
     shared_parts,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments, nodes, written_in
 
 
 @dataclass(slots=True)
@@ -98,15 +99,20 @@ class Iteration:
         Raises:
             NoRecurrence: What a statement reads cannot be told, or a loop inside carries the state.
         """
-        self._written = frozenset(
-            target.array
-            for node in nodes(self.loop.body)
-            if isinstance(node, Assign)
-            for target in node.targets
-        )
+        self._written = frozenset(written_in(self.loop.body))
         self._carried = frozenset((e.sink, e.array) for e in self.edges if e.kind == "carried")
         self._body(self.loop.body, self.position, {})
         self._check()
+
+    def plain(self, value: Value) -> Value:
+        """Return a value over the listing's names."""
+
+        def change(part: Value) -> Value | None:
+            if isinstance(part, Real) and part.name in self.found:
+                return Read(self.found[part.name].family.access)
+            return None
+
+        return replaced(value, change)
 
     def depends_on_state(self, value: Value) -> bool:
         """Tell whether a value mentions what an earlier iteration left behind."""
@@ -181,7 +187,7 @@ class Iteration:
             if isinstance(part, Read):
                 return self._read(part.access, label, ranges)
             if isinstance(part, Reduce):
-                inside = ranges | {g.variable: g.range for g in part.generators}
+                inside = ranges | ranges_by_name(part.generators)
                 body = self._value(part.body, label, inside)
                 if self.depends_on_state(body):
                     raise NoRecurrence(f"{label} sums over the state")
@@ -216,8 +222,7 @@ class Iteration:
         """
         targets = (
             target
-            for node in nodes(self.loop.body)
-            if isinstance(node, Assign)
+            for node in assignments(self.loop.body)
             for target in node.targets
             if target.array == access.array
         )
@@ -409,8 +414,7 @@ class Iteration:
             node.label
             for test in nodes(self.loop.body)
             if isinstance(test, If) and test.label is not None
-            for node in nodes((*test.body, *test.orelse))
-            if isinstance(node, Assign)
+            for node in assignments((*test.body, *test.orelse))
         }
 
 

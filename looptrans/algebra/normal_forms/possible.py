@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from looptrans.algebra.normal_forms.ordering import Inequality, can_hold
 from looptrans.ir.affine import Form, extremum, form_of, sides
-from looptrans.ir.condition import NEGATED, Every, Relation
+from looptrans.ir.condition import NEGATED, Relation, conjuncts
 from looptrans.ir.index import Arith, Index, Int, Var, walk
 from looptrans.ir.program import If, Loop, Program
 from looptrans.ir.value import Range
@@ -66,8 +66,7 @@ def with_fewer_ends(program: Program, place: Position) -> Program:
             pass
         case _:
             return program
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
-    given = [(part, True) for part in parts if isinstance(part, Relation)]
+    given = [(part, True) for part in conjuncts(condition) if isinstance(part, Relation)]
     for around in loops_around(program, place):
         here, ends = Var(around.variable), around.loop.range
         if ends.step > 0:

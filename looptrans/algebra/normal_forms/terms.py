@@ -31,7 +31,18 @@ from looptrans.algebra.normal_forms.atoms import (
 )
 from looptrans.algebra.normal_forms.signs import Signs
 from looptrans.ir.condition import Condition, Data, Every, Not, Some, Truth
-from looptrans.ir.value import Binary, Call, Compare, Const, Holds, Real, Select, Unary, Value
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Holds,
+    Real,
+    Select,
+    Unary,
+    Value,
+    condition_of,
+)
 
 _IDENTITIES = ("float", "float64", "stop_gradient", "copy")
 
@@ -121,7 +132,7 @@ class Terms(Signs):
             case Call(function, arguments):
                 return self._call(function, arguments)
             case Holds() | Compare():
-                condition = value.condition if isinstance(value, Holds) else Data(value)
+                condition = condition_of(value)
                 return self._select(condition, Const(1), Const(0))
             case _:
                 raise Undefined("it is not over names alone")

@@ -9,12 +9,7 @@ from looptrans.algebra.iterations.recurrence import Recurrence, StateVariable
 from looptrans.algebra.normal_forms.atoms import Expr
 from looptrans.algebra.normal_forms.terms import Terms
 from looptrans.algebra.operators.operator import Component
-from looptrans.algebra.positional.values import (
-    ONE,
-    ZERO,
-    add,
-    multiply,
-)
+from looptrans.algebra.positional.values import ONE, ZERO, add, multiply
 from looptrans.ir.value import Real, Value
 
 Build = Callable[[Mapping[str, Value], Mapping[str, Value]], Value]

@@ -18,7 +18,7 @@ import mpmath
 
 from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.positional.numbers import NoNumber, Number, evaluate
-from looptrans.ir.condition import ALWAYS, Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import ALWAYS, Condition, Data, Relation, with_tests
 from looptrans.ir.evaluate import evaluate as index_at
 from looptrans.ir.index import Arith, Index, Param, parameters, variables, walk
 from looptrans.ir.rewrite import replaced
@@ -172,19 +172,16 @@ class Drawn:
         return replaced(value, change)
 
     def _tested(self, condition: Condition, fixed: int) -> Condition:
-        match condition:
-            case Relation(op, left, right):
-                return Data(Compare(op, self._place(left), self._place(right)))
-            case Data(value):
-                return Data(self._made(value, fixed))
-            case Every(parts):
-                return Every(tuple(self._tested(part, fixed) for part in parts))
-            case Some(parts):
-                return Some(tuple(self._tested(part, fixed) for part in parts))
-            case Not(part):
-                return Not(self._tested(part, fixed))
-            case _:
-                return condition
+        def each(test: Condition) -> Condition:
+            match test:
+                case Relation(op, left, right):
+                    return Data(Compare(op, self._place(left), self._place(right)))
+                case Data(value):
+                    return Data(self._made(value, fixed))
+                case _:
+                    return test
+
+        return with_tests(condition, each)
 
     def _element(self, read: Value, access: Access, fixed: int) -> Value:
         if not any(self.recurrence.loop in variables(index) for index in access.indices):
@@ -258,8 +255,10 @@ def _terms(generators: tuple[Generator, ...], body: Value) -> int:
     counts = not any(isinstance(part, Read) for part in walk_value(body))
     found = 1
     for each in generators:
-        sizes = {name: _SIZE for end in _ends(each) for name in parameters(end)} if counts else {}
-        start, stop = (index_at(end, sizes) for end in _ends(each))
+        sizes = (
+            {name: _SIZE for end in each.range.ends for name in parameters(end)} if counts else {}
+        )
+        start, stop = (index_at(end, sizes) for end in each.range.ends)
         if start is not None and stop is not None and each.condition == ALWAYS:
             found *= len(range(start, stop, each.range.step))
         elif counts:
@@ -267,10 +266,6 @@ def _terms(generators: tuple[Generator, ...], body: Value) -> int:
         else:
             return 1
     return found
-
-
-def _ends(generator: Generator) -> tuple[Index, Index]:
-    return generator.range.start, generator.range.stop
 
 
 def drawn_of(recurrence: Recurrence, outer: int) -> Drawn:

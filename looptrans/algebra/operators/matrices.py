@@ -11,13 +11,7 @@ from looptrans.algebra.normal_forms.atoms import Expr
 from looptrans.algebra.normal_forms.readable import factored, value_of
 from looptrans.algebra.operators.draft import Draft
 from looptrans.algebra.operators.operator import Component
-from looptrans.algebra.positional.values import (
-    ONE,
-    ZERO,
-    add,
-    multiply,
-    put,
-)
+from looptrans.algebra.positional.values import ONE, ZERO, add, multiply, put
 from looptrans.ir.value import Real, Value
 
 

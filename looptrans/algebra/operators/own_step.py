@@ -20,14 +20,7 @@ from looptrans.algebra.operators.draft import Draft
 from looptrans.algebra.operators.operator import Component, Operator
 from looptrans.algebra.operators.weights import tidied
 from looptrans.algebra.positional.numbers import Domain
-from looptrans.algebra.positional.values import (
-    INFINITY,
-    MINUS_INFINITY,
-    ONE,
-    ZERO,
-    add,
-    put,
-)
+from looptrans.algebra.positional.values import INFINITY, MINUS_INFINITY, ONE, ZERO, add, put
 from looptrans.ir.value import Const, Real, Value
 
 

@@ -24,14 +24,23 @@ from looptrans.algebra.positional.values import (
     ONE,
     ZERO,
     add,
-    arrays_of,
     divide,
     multiply,
     names_of,
     power,
     put,
 )
-from looptrans.ir.value import Binary, Call, Const, Real, Select, Unary, Value, free_variables
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Const,
+    Real,
+    Select,
+    Unary,
+    Value,
+    arrays_read,
+    free_variables,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ def freed_of_numbers(
         The recurrence with that as parameters of its own, and the changes.
     """
     recurrence = _with_divisors(recurrence, found)
-    given = {item.name for item in recurrence.parameters if arrays_of(item.value) & found}
+    given = {item.name for item in recurrence.parameters if arrays_read(item.value) & found}
     changes, changed = [], recurrence
     for state in recurrence.states:
         change = _change_of_sum(changed, state, given)
@@ -97,7 +106,7 @@ def _with_divisors(recurrence: Recurrence, found: Set[str]) -> Recurrence:
     for item in recurrence.inputs:
         above, below = _divided(
             item.value,
-            lambda v: bool(arrays_of(v) & found) and recurrence.loop not in free_variables(v),
+            lambda v: bool(arrays_read(v) & found) and recurrence.loop not in free_variables(v),
         )
         inputs.append(replace(item, value=above) if below else item)
         names = []

@@ -16,7 +16,6 @@ are not empty: before the first iteration there is nothing to move. Sums of term
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.iterations.assembly import assembled, flow_of, iteration_of
@@ -30,7 +29,7 @@ from looptrans.algebra.iterations.recurrence import Recurrence
 from looptrans.algebra.operators.laws import Law
 from looptrans.algebra.operators.search import Search
 from looptrans.algebra.operators.tried import tried_text
-from looptrans.algebra.other_states.separable import Fusion, Large, Separable, written_in
+from looptrans.algebra.other_states.separable import Fusion, Large, Separable
 from looptrans.algebra.positional.bound_names import bound, called, nameless
 from looptrans.algebra.positional.cells import (
     condition_moved,
@@ -40,22 +39,15 @@ from looptrans.algebra.positional.cells import (
     same_range,
     value_moved,
 )
-from looptrans.algebra.positional.values import arrays_of, names_of, put
+from looptrans.algebra.positional.values import names_of, put
 from looptrans.analysis.budget import DEFAULT_SECONDS
 from looptrans.ir.facts import DependenceReport
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Access,
-    Read,
-    Real,
-    Select,
-    Value,
-    walk_value,
-)
-from looptrans.ir.walk import Placed, inner_bodies, placed
+from looptrans.ir.rewrite import cells_put_in
+from looptrans.ir.value import Access, Read, Real, Select, Value, arrays_read, walk_value
+from looptrans.ir.walk import Placed, inner_bodies, placed, written_in
 from looptrans.transforms.editing.naming import fresh_name
 
 
@@ -176,7 +168,7 @@ class _Work:
                 if not new or earlier.depends_on_state(known.value):
                     continue
                 cell = moved(access, variable)
-                value = value_moved(_plain(known.value, earlier), variable)
+                value = value_moved(earlier.plain(known.value), variable)
                 value, old = self._set(cell, value, known.old, variable)
                 guarded = known.old and not old
                 parts = [p for p in walk_value(value) if isinstance(p, Read)]
@@ -192,7 +184,7 @@ class _Work:
             if isinstance(node, Assign) and len(node.targets) == 1:
                 value = _defined(node.values[0], known_here)
                 found = [d for d in found if d.access != node.targets[0]]
-                if node.targets[0].array not in arrays_of(value):
+                if node.targets[0].array not in arrays_read(value):
                     found.append(_Definition(node.targets[0], value, frozenset({node.label})))
         return found
 
@@ -288,7 +280,7 @@ class _Work:
         """Say why a loop that reduces nothing needs a pass of its own, if it does."""
         for label, values in iteration.computed:
             for value in values:
-                plain = _defined(_plain(value, iteration), list(definitions))
+                plain = _defined(iteration.plain(value), list(definitions))
                 for final in finals:
                     if any(part == Read(final) for part in walk_value(plain)):
                         sources = [
@@ -428,7 +420,7 @@ class _Work:
 
 def _is_stale(definition: _Definition, written: set[str]) -> bool:
     """Tell whether a definition no longer holds once some arrays were written."""
-    return definition.access.array in written or bool(arrays_of(definition.value) & written)
+    return definition.access.array in written or bool(arrays_read(definition.value) & written)
 
 
 def _name(value: Value) -> str:
@@ -441,25 +433,8 @@ def _united(known: tuple[Input, ...], more: tuple[Input, ...]) -> tuple[Input, .
     return (*known, *(item for item in more if item.name not in names))
 
 
-def _plain(value: Value, iteration: Iteration) -> Value:
-    """Return a value of an iteration over the listing's names."""
-    accesses: Mapping[str, Access] = {n: f.family.access for n, f in iteration.found.items()}
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Real) and part.name in accesses:
-            return Read(accesses[part.name])
-        return None
-
-    return replaced(value, change)
-
-
 def _defined(value: Value, definitions: list[tuple[Access, Value]]) -> Value:
-    known = dict(definitions)
-
-    def change(part: Value) -> Value | None:
-        return known.get(part.access) if isinstance(part, Read) else None
-
-    return replaced(value, change)
+    return cells_put_in(value, dict(definitions))
 
 
 def _body_at(program: Program, position: tuple[int, ...]) -> tuple[Node, ...]:

@@ -23,15 +23,7 @@ from looptrans.algebra.operators.laws import Equation, Law, completed
 from looptrans.algebra.operators.search import Search
 from looptrans.algebra.other_states.change_of_state import freed_of_division
 from looptrans.algebra.positional.numbers import Domain
-from looptrans.algebra.positional.values import (
-    add,
-    arrays_of,
-    divide,
-    multiply,
-    names_of,
-    put,
-    subtract,
-)
+from looptrans.algebra.positional.values import add, divide, multiply, names_of, put, subtract
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.monoids import IDENTITIES
 from looptrans.ir.program import Assign, If, Node, Program
@@ -43,10 +35,11 @@ from looptrans.ir.value import (
     Read,
     Real,
     Value,
+    arrays_read,
     value_children,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, nodes, written_in
 
 Decision = Literal["fused", "refused", "unknown"]
 
@@ -287,7 +280,7 @@ class Separable:
         )
         self.laws.append(law)
         first = put(here, {name: each.initial for name, each in cells.items()})
-        if (arrays_of(here) | arrays_of(first)) & written_in(self.program.body):
+        if (arrays_read(here) | arrays_read(first)) & written_in(self.program.body):
             return refused  # it may have changed in between
         terms = Terms(domain)
         try:
@@ -391,8 +384,3 @@ def _named_reads(value: Value) -> Value:
 
 def _is(value: Value, number: float) -> bool:
     return isinstance(value, Const) and value.value == number
-
-
-def written_in(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays that a body assigns to."""
-    return {t.array for node in nodes(body) if isinstance(node, Assign) for t in node.targets}

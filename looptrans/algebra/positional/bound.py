@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.algebra.positional.cells import condition_moved, value_moved
-from looptrans.ir.affine import simplified
-from looptrans.ir.index import Index, Var, substitute
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
+from looptrans.ir.index import Index, Var
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Generator, Range, Reduce, Value, value_children
+from looptrans.ir.value import Generator, Reduce, Value, value_children
 from looptrans.transforms.editing.naming import fresh_name
 
 
@@ -60,11 +59,10 @@ class _Apart:
             bound: list[Generator] = []
             for g in part.generators:
                 variable = self._name(g.variable, around)
-                start = simplified(substitute(g.range.start, moved))
-                stop = simplified(substitute(g.range.stop, moved))
+                bounds = range_moved(g.range, moved)
                 moved[g.variable] = Var(variable)
                 condition = condition_moved(g.condition, moved)
-                bound.append(Generator(variable, Range(start, stop, g.range.step), condition))
+                bound.append(Generator(variable, bounds, condition))
             inner = around | {g.variable for g in bound}
             body = self._value(value_moved(part.body, moved), inner)
             return Reduce(part.function, tuple(bound), body)

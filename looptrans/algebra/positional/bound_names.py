@@ -10,8 +10,8 @@ from itertools import count
 
 from looptrans.algebra.positional.cells import condition_moved, value_moved
 from looptrans.ir.index import Index, Var, substitute
-from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Generator, Range, Reduce, Value, value_children
+from looptrans.ir.rewrite import range_changed, replaced
+from looptrans.ir.value import Generator, Reduce, Value, value_children
 
 
 def outermost(value: Value) -> Iterator[Reduce]:
@@ -56,7 +56,7 @@ def generator_called(generator: Generator, new: dict[str, Index]) -> Generator:
         new: The variables that are called otherwise, it among them.
     """
     ends = generator.range
-    bounds = Range(substitute(ends.start, new), substitute(ends.stop, new), ends.step)
+    bounds = range_changed(ends, lambda end: substitute(end, new))
     variable = new[generator.variable]
     assert isinstance(variable, Var)
     return Generator(variable.name, bounds, condition_moved(generator.condition, new))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from looptrans.ir.affine import form_of
+from looptrans.ir.affine import form_of, simplified
 from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import (
     Arith,
@@ -21,7 +21,7 @@ from looptrans.ir.index import (
     substitute,
 )
 from looptrans.ir.index import variables as index_variables
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import range_changed, replaced
 from looptrans.ir.value import (
     Access,
     Generator,
@@ -179,11 +179,7 @@ def value_moved(value: Value, indices: Mapping[str, Index]) -> Value:
                     tuple(
                         Generator(
                             g.variable,
-                            Range(
-                                substitute(g.range.start, inside),
-                                substitute(g.range.stop, inside),
-                                g.range.step,
-                            ),
+                            range_changed(g.range, lambda end: substitute(end, inside)),
                             condition_moved(g.condition, inside),
                         )
                         for g in generators
@@ -194,6 +190,13 @@ def value_moved(value: Value, indices: Mapping[str, Index]) -> Value:
                 return None
 
     return replaced(value, change)
+
+
+def range_moved(bounds: Range, indices: Mapping[str, Index]) -> Range:
+    """Replace variables in a range."""
+    if not indices:
+        return bounds
+    return range_changed(bounds, lambda end: simplified(substitute(end, indices)))
 
 
 def condition_moved(condition: Condition, indices: Mapping[str, Index]) -> Condition:

@@ -14,17 +14,7 @@ from typing import Any
 import mpmath
 
 from looptrans.ir.condition import Comparison, Condition, Data, Every, Not, Some, Truth
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Compare,
-    Const,
-    Holds,
-    Real,
-    Select,
-    Unary,
-    Value,
-)
+from looptrans.ir.value import Binary, Call, Compare, Const, Holds, Real, Select, Unary, Value
 
 DIGITS = 50
 TOLERANCE = mpmath.mpf(10) ** -25

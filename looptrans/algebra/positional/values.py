@@ -9,27 +9,12 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Const,
-    Read,
-    Real,
-    Select,
-    Unary,
-    Value,
-    walk_value,
-)
+from looptrans.ir.value import Binary, Call, Const, Real, Select, Unary, Value, walk_value
 
 ZERO = Const(0.0)
 ONE = Const(1.0)
 MINUS_INFINITY = Const(float("-inf"))
 INFINITY = Const(float("inf"))
-
-
-def real(name: str) -> Real:
-    """Return the name as a value."""
-    return Real(name)
 
 
 def number(value: int | float | Fraction) -> Value:
@@ -174,8 +159,3 @@ def without_repeats(value: Value) -> Value:
         return None
 
     return Select(value.condition, replaced(value.chosen, change), value.otherwise)
-
-
-def arrays_of(value: Value) -> set[str]:
-    """Return the arrays a value reads."""
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}

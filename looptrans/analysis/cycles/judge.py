@@ -11,6 +11,7 @@ stale.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -31,7 +32,7 @@ from looptrans.ir.claim import (
     TargetLoops,
     Touches,
 )
-from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.condition import Condition, compared
 from looptrans.ir.facts import ClaimDecision, ClaimFact
 from looptrans.ir.index import Index, variables
 from looptrans.ir.program import Assign, If
@@ -161,7 +162,7 @@ def _variables(access: Access) -> frozenset[str]:
     return _loops_in(access.indices)
 
 
-def _loops_in(indices: tuple[Index, ...]) -> frozenset[str]:
+def _loops_in(indices: Iterable[Index]) -> frozenset[str]:
     return frozenset(name for index in indices for name in variables(index))
 
 
@@ -183,8 +184,7 @@ def _values_used(statement: StatementModel) -> frozenset[str]:
 
 def _compared(condition: Condition) -> frozenset[str]:
     """Return the variables in the comparisons of a condition."""
-    relations = (part for part in walk_condition(condition) if isinstance(part, Relation))
-    return frozenset(name for each in relations for name in _loops_in((each.left, each.right)))
+    return _loops_in(compared(condition))
 
 
 def judge_claims(analysis: Analysis) -> tuple[ClaimFact, ...]:

@@ -20,7 +20,7 @@ from looptrans.analysis.isl_model.model import StatementModel
 from looptrans.analysis.isl_model.polyhedra import access_map
 from looptrans.analysis.isl_model.relation import Uncovered
 from looptrans.frontend.elements import element_of
-from looptrans.ir.condition import Condition, Data, Every, Some
+from looptrans.ir.condition import Data, Every, Some
 from looptrans.ir.program import Assign
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
@@ -34,6 +34,7 @@ from looptrans.ir.value import (
     Unary,
     Value,
     data_of,
+    truth_of,
     walk_value,
 )
 from looptrans.ir.walk import accesses, live_out
@@ -324,14 +325,10 @@ def _chosen_parts(value: Value, function: str) -> list[Value] | None:
 def _logical_parts(kind: type[Every] | type[Some]) -> Parts:
     def parts(value: Value) -> list[Value] | None:
         if isinstance(value, Holds) and isinstance(value.condition, kind):
-            return [_as_value(part) for part in value.condition.parts]
+            return [truth_of(part) for part in value.condition.parts]
         return None
 
     return parts
-
-
-def _as_value(condition: Condition) -> Value:
-    return condition.value if isinstance(condition, Data) else Holds(condition)
 
 
 _OPERATORS: dict[str, Parts] = {

@@ -3,5 +3,5 @@
 the whole                 dependences
 found                     flow, dataflow, accessed, last_writers, sources
 tests of data             decided, truths, lookups
-cut into pieces           pieces
+cut into pieces           pieces, directions
 """

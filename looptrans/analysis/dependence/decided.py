@@ -20,12 +20,12 @@ from looptrans.analysis.isl_model.formula import FALSE, conjunction, disjunction
 from looptrans.analysis.isl_model.model import Model, StatementModel
 from looptrans.analysis.isl_model.normal import Normalizer
 from looptrans.analysis.isl_model.polyhedra import dimensions, relation_of
-from looptrans.analysis.opaque_terms.contract_forms import conjuncts
 from looptrans.ir.condition import (
     NEGATED,
     Condition,
     Data,
     Not,
+    conjuncts,
     is_data_dependent,
     negation_normal,
 )

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import islice
 from typing import TypeAlias
 
 import islpy as isl
 
+from looptrans.analysis.dependence.directions import SIGNS, carriers_in, directions_of, orthant
 from looptrans.analysis.isl_model.model import Bound, Model, StatementModel
 from looptrans.analysis.isl_model.polyhedra import dimensions, tuple_text
 from looptrans.analysis.isl_model.relation import Relation
@@ -26,12 +25,9 @@ _PARAM = isl.dim_type.param
 _SET = isl.dim_type.set
 _IN = isl.dim_type.in_
 _OUT = isl.dim_type.out
-_SIGNS: tuple[tuple[Direction, str], ...] = (("=", "="), ("<", ">"), (">", "<"))
 MOST_POINTS = 8
 MOST_CONVEX = 4
 MOST_SHORTENED = 8
-MOST_DIRECTIONS = 4096
-"""How many direction vectors a relation is cut by; nine free loops have some 9,800."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ def pieces_of(model: Model, relation: Relation, counts: Counts) -> Iterator[Piec
         return
     rest = relation.pairs.subtract(relation.certain)
     parts = [*cutter.cut(relation, relation.certain, False), *cutter.cut(relation, rest, True)]
-    signs = [*(sign for sign, _ in _SIGNS), "*"]
+    signs = [*(sign for sign, _ in SIGNS), "*"]
     yield from sorted(parts, key=lambda part: [signs.index(sign) for sign in part.direction])
 
 
@@ -110,7 +106,6 @@ def _cutter(model: Model, relation: Relation, counts: Counts) -> _Cutter:
 _Cut: TypeAlias = tuple[isl.Map, tuple[Direction, ...], tuple[str, ...], str | None]
 _Where: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 _Key: TypeAlias = tuple[_Where, _Where, isl.Map]
-_Directed: TypeAlias = tuple[tuple[Direction, ...], isl.Set]
 _Part: TypeAlias = tuple[isl.Set, tuple[Direction, ...], tuple[str, ...], str | None]
 
 
@@ -181,7 +176,7 @@ class _Cutter:
         key = self._key(pairs)
         if key not in self.counts.levels:
             distances = self._distances(pairs).intersect_params(self.counts.context)
-            self.counts.levels[key] = tuple(_carriers(distances, self.depth))
+            self.counts.levels[key] = tuple(carriers_in(distances, self.depth))
         return self.counts.levels[key]
 
     def _key(self, pairs: isl.Map) -> _Key:
@@ -196,7 +191,7 @@ class _Cutter:
         if key not in self.counts.split:
             self.counts.split[key] = [
                 (part, direction, distance, exact)
-                for direction, within in _directions(distances, self.depth)
+                for direction, within in directions_of(distances, self.depth)
                 for part, distance, exact in self._by_distance(within, direction)
             ]
         parts = self.counts.split[key]
@@ -230,7 +225,7 @@ class _Cutter:
         self, within: isl.Set, direction: tuple[Direction, ...]
     ) -> Iterator[tuple[isl.Set, tuple[str, ...], str | None]]:
         """Cut the distances of one direction; yields what selects a part, and its distance."""
-        whole = _orthant(direction)
+        whole = orthant(direction)
         fixed = [within.plain_get_val_if_fixed(_SET, n) for n in range(self.depth)]
         if all(not value.is_nan() for value in fixed):
             yield whole, tuple(str(value) for value in fixed), None
@@ -374,97 +369,6 @@ def _least(distances: isl.Set) -> isl.PwMultiAff:
 
 def _start_is_affine(bound: Bound) -> bool:
     return not opaque_terms(bound.range.start)
-
-
-def _directions(distances: isl.Set, depth: int) -> list[_Directed]:
-    """Cut distances by direction; by the carrier alone where there are too many vectors."""
-    found = list(islice(_by_direction(distances, depth), MOST_DIRECTIONS + 1))
-    return found if len(found) <= MOST_DIRECTIONS else list(_by_carrier(distances, depth))
-
-
-def _by_carrier(distances: isl.Set, depth: int) -> Iterator[_Directed]:
-    """Cut distances by the first sign that is no `=`; behind it a sign that is no other, or `*`."""
-    same, parts = distances, list[_Directed]()
-    equal: list[Direction] = []
-    for level in range(depth):
-        carried = list[_Directed]()
-        for sign, relation in _SIGNS[1:]:
-            part = same.intersect(_half_space(depth, level, relation))
-            if not part.is_empty():
-                rest = [_only_sign(part, depth, inner) for inner in range(level + 1, depth)]
-                carried.append(((*equal, sign, *rest), part))
-        parts = carried + parts
-        same = same.intersect(_half_space(depth, level, "="))
-        equal.append("=")
-    if not same.is_empty():
-        yield tuple(equal), same
-    yield from parts
-
-
-def _only_sign(distances: isl.Set, depth: int, level: int) -> Direction:
-    """Return the sign that all distances have in a loop, or `*`."""
-    found = [
-        sign
-        for sign, relation in _SIGNS
-        if not distances.intersect(_half_space(depth, level, relation)).is_empty()
-    ]
-    return found[0] if len(found) == 1 else "*"
-
-
-def _by_direction(
-    distances: isl.Set, depth: int, level: int = 0, prefix: tuple[Direction, ...] = ()
-) -> Iterator[_Directed]:
-    if level == depth:
-        yield prefix, distances
-        return
-    fixed = distances.plain_get_val_if_fixed(_SET, level)
-    if not fixed.is_nan():
-        number = fixed.to_python()
-        sign: Direction = "=" if number == 0 else "<" if number > 0 else ">"
-        yield from _by_direction(distances, depth, level + 1, (*prefix, sign))
-        return
-    for direction, relation in _SIGNS:
-        part = distances.intersect(_half_space(depth, level, relation))
-        if not part.is_empty():
-            yield from _by_direction(part, depth, level + 1, (*prefix, direction))
-
-
-def _carriers(distances: isl.Set, depth: int, level: int = 0) -> Iterator[int | None]:
-    """Yield the levels of the first signs of the directions, without going through the others."""
-    if level == depth:
-        yield None
-        return
-    fixed = distances.plain_get_val_if_fixed(_SET, level)
-    if not fixed.is_nan():
-        if fixed.is_zero():
-            yield from _carriers(distances, depth, level + 1)
-        elif any(True for _ in _by_direction(distances, depth, level + 1)):
-            yield level
-        return
-    same, *others = (distances.intersect(_half_space(depth, level, r)) for _, r in _SIGNS)
-    if not same.is_empty():
-        yield from _carriers(same, depth, level + 1)
-    if not all(part.is_empty() for part in others):
-        yield level
-
-
-@cache
-def _half_space(depth: int, level: int, relation: str) -> isl.Set:
-    names = ", ".join(f"d{number}" for number in range(depth))
-    return isl.Set(f"{{ [{names}] : d{level} {relation} 0 }}")
-
-
-@cache
-def _orthant(direction: tuple[Direction, ...]) -> isl.Set:
-    """Return all distances of one direction vector."""
-    relations = dict(_SIGNS)
-    names = [f"d{number}" for number in range(len(direction))]
-    signs = [
-        f"{name} {relations[sign]} 0"
-        for name, sign in zip(names, direction, strict=True)
-        if sign != "*"
-    ]
-    return isl.Set(f"{{ [{', '.join(names)}] : {' and '.join(signs) or '0 = 0'} }}")
 
 
 def _point_set(point: tuple[int, ...]) -> isl.Set:

@@ -16,7 +16,7 @@ from looptrans.ir.condition import Condition, Data, Relation, with_tests
 from looptrans.ir.index import Index, Int, Opaque, Var, lets, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import Assign, If, Node, Program
-from looptrans.ir.rewrite import condition_changed, replaced, rewritten
+from looptrans.ir.rewrite import condition_changed, replaced, rewritten, values_replaced
 from looptrans.ir.value import Holds, Read, Reduce, Select, Value, data_of, walk_value
 
 
@@ -76,7 +76,7 @@ def with_truths(program: Program, changed: frozenset[str]) -> Program:
     def node_of(node: Node) -> tuple[Node, ...]:
         match node:
             case Assign():
-                return (replace(node, values=tuple(replaced(v, value_of) for v in node.values)),)
+                return (values_replaced(node, value_of),)
             case If():
                 return (replace(node, condition=condition_of(node.condition)),)
             case _:

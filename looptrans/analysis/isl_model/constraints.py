@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from looptrans.ir.condition import (
     Comparison,
     Condition,
-    Every,
     Relation,
     Truth,
     approximated,
-    walk_condition,
+    compared,
+    conjuncts,
 )
 from looptrans.ir.index import Arith, Extremum, Int, Opaque, Var, opaque_terms, walk
 from looptrans.ir.value import Whole
@@ -32,8 +32,7 @@ def constraints(statement: StatementModel) -> Iterator[Condition]:
         if abs(limits.step) != 1:
             steps = Arith("%", Arith("-", variable, limits.start), Int(abs(limits.step)))
             yield Relation("==", steps, Int(0))
-    parts = statement.condition.parts if isinstance(statement.condition, Every) else ()
-    for condition in parts or (statement.condition,):
+    for condition in conjuncts(statement.condition):
         yield from split(condition)
 
 
@@ -65,7 +64,7 @@ def whatever_the_contents(access: AccessModel) -> AccessModel | None:
     """
     loops = [bound.range for bound in (*access.statement.bounds, *access.generators)]
     places = [s for s in access.subscripts if not isinstance(s, Whole)]
-    if any(map(opaque_terms, (*places, *(e for each in loops for e in (each.start, each.stop))))):
+    if any(map(opaque_terms, (*places, *(e for each in loops for e in each.ends)))):
         return None
     own, mine = (
         approximated(condition, over=False, unknown=has_terms)
@@ -83,8 +82,7 @@ def restricted(access: AccessModel, own: Condition, mine: Condition) -> AccessMo
         own: The condition of its statement.
         mine: Its own.
     """
-    parts = (part for c in (own, mine) for part in (c.parts if isinstance(c, Every) else (c,)))
-    if Truth(False) in parts:
+    if any(Truth(False) in conjuncts(condition) for condition in (own, mine)):
         return None
     statement = replace(access.statement, condition=own, is_may=False)
     return replace(access, statement=statement, condition=mine, is_may=False)
@@ -92,13 +90,7 @@ def restricted(access: AccessModel, own: Condition, mine: Condition) -> AccessMo
 
 def has_terms(condition: Condition) -> bool:
     """Tell whether a condition compares something with opaque terms."""
-    return any(
-        isinstance(node, Opaque)
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for side in (part.left, part.right)
-        for node in walk(side)
-    )
+    return any(isinstance(node, Opaque) for side in compared(condition) for node in walk(side))
 
 
 def plain_constraints(statement: StatementModel) -> Iterator[Condition]:

@@ -25,7 +25,7 @@ from looptrans.analysis.isl_model.formula import Notation, conjunction
 from looptrans.analysis.isl_model.normal import Normalizer
 from looptrans.analysis.isl_model.shapes import Shapes
 from looptrans.ir.affine import Form, index_of
-from looptrans.ir.condition import Condition, Relation, Some, walk_condition
+from looptrans.ir.condition import Condition, Relation, Some, compared
 from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Param, Var, opaque_terms, parameters
 from looptrans.ir.value import Whole
 
@@ -100,10 +100,8 @@ def in_digits(
 def _spread(access: AccessModel, dimension: int, digits: tuple[Index, ...]) -> AccessModel:
     subscripts = _with(access.subscripts, dimension, digits)
     indices = [s for s in subscripts if not isinstance(s, Whole)]
-    indices += [end for g in access.generators for end in (g.range.start, g.range.stop)]
-    for part in walk_condition(access.condition):
-        if isinstance(part, Relation):
-            indices += [part.left, part.right]
+    indices += [end for g in access.generators for end in g.range.ends]
+    indices += compared(access.condition)
     terms = dict.fromkeys(term for index in indices for term in opaque_terms(index))
     return replace(access, subscripts=subscripts, terms=tuple(terms))
 
@@ -291,12 +289,7 @@ def _happens(access: AccessModel, more: Sequence[Condition]) -> bool:
         parts += [c for end in (low, high) for c in split(end) if not has_terms(c)]
     parts += [c for c in split(access.condition) if not has_terms(c)]
     sizes = dict.fromkeys(
-        name
-        for condition in parts
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for side in (part.left, part.right)
-        for name in parameters(side)
+        name for condition in parts for side in compared(condition) for name in parameters(side)
     )
     called = {name: f"p{n}" for n, name in enumerate(sizes)}
     notation = Notation(called, names, {})

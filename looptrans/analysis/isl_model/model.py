@@ -10,17 +10,11 @@ from looptrans.analysis.isl_model.digits import Layout, in_digits
 from looptrans.analysis.isl_model.formula import Notation, conjunction
 from looptrans.analysis.isl_model.normal import Normalizer, not_negative
 from looptrans.analysis.isl_model.shapes import Shapes, shapes_of
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Relation,
-    approximated,
-    parts_of,
-    walk_condition,
-)
+from looptrans.ir.condition import ALWAYS, Condition, Relation, approximated, compared, parts_of
 from looptrans.ir.condition import conjunction as both
 from looptrans.ir.index import Arith, Index, Int, Opaque, Param, Var, opaque_terms, parameters, walk
 from looptrans.ir.program import Contract, Loop, Program
+from looptrans.ir.rewrite import range_changed
 from looptrans.ir.value import WHOLE, Generator, Range, Subscript, Whole
 from looptrans.ir.walk import AccessRelation, Placed, accesses, placed
 
@@ -272,10 +266,7 @@ def _statements(program: Program, normal: Normalizer) -> list[StatementModel]:
         exact = both(*(normal.condition(condition) for condition in place.conditions))
         condition = approximated(exact, over=True)
         terms = dict.fromkeys(
-            term
-            for bound in bounds
-            for end in (bound.range.start, bound.range.stop)
-            for term in opaque_terms(end)
+            term for bound in bounds for end in bound.range.ends for term in opaque_terms(end)
         )
         terms |= dict.fromkeys(_terms_of(condition))
         found.append(
@@ -346,7 +337,7 @@ def _mentioned(
     for statement in statements:
         for bound in statement.bounds:
             indices[statement.number] += [bound.range.start, bound.range.stop]
-        indices[statement.number] += _compared(statement.condition)
+        indices[statement.number] += compared(statement.condition)
     for access in found:
         own = indices[access.statement.number]
         for subscript, extent in zip(access.subscripts, shapes[access.array], strict=True):
@@ -354,17 +345,11 @@ def _mentioned(
                 own.append(subscript)
             elif extent is not None:
                 own.append(extent)
-        own += _compared(access.condition)
+        own += compared(access.condition)
     return {
         number: frozenset(name for index in own for name in parameters(index))
         for number, own in indices.items()
     }
-
-
-def _compared(condition: Condition) -> list[Index]:
-    """Return the index expressions a condition compares."""
-    relations = [part for part in walk_condition(condition) if isinstance(part, Relation)]
-    return [side for part in relations for side in (part.left, part.right)]
 
 
 def _orders(places: tuple[Placed, ...]) -> list[tuple[int, ...]]:
@@ -382,7 +367,7 @@ def _orders(places: tuple[Placed, ...]) -> list[tuple[int, ...]]:
 
 
 def _range(limits: Range, normal: Normalizer) -> Range:
-    return Range(normal.index(limits.start), normal.index(limits.stop), limits.step)
+    return range_changed(limits, normal.index)
 
 
 def _access(statement: StatementModel, relation: AccessRelation, normal: Normalizer) -> AccessModel:
@@ -399,7 +384,7 @@ def _access(statement: StatementModel, relation: AccessRelation, normal: Normali
     )
     terms |= dict.fromkeys(_terms_of(condition))
     for bound in bounds:
-        for end in (bound.range.start, bound.range.stop):
+        for end in bound.range.ends:
             terms |= dict.fromkeys(opaque_terms(end))
     return AccessModel(
         statement,
@@ -441,7 +426,7 @@ def _dividing(program: Program) -> set[str]:
         around = site.loop_positions
         inside = (each.loop_positions[: len(around)] == around for each in sites)
         if not site.conditions and all(inside):
-            indices = [end for loop in site.loops for end in (loop.range.start, loop.range.stop)]
+            indices = [end for loop in site.loops for end in loop.range.ends]
             for relation in accesses(site.node):
                 if relation.condition == ALWAYS and not relation.generators:
                     indices += relation.access.indices

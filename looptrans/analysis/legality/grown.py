@@ -16,12 +16,7 @@ from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import is_same, total
 from looptrans.ir.index import Extremum, Index, Int, Var, variables
-from looptrans.ir.program import (
-    Array,
-    Declaration,
-    Node,
-    Program,
-)
+from looptrans.ir.program import Array, Declaration, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.value import Access, Range
 from looptrans.ir.walk import accesses, live_out, placed
@@ -96,7 +91,7 @@ def _grown(one: Array, array: Array, after: Program) -> Grown | None:
 
 def _is_inside(bounds: Range, extent: Index) -> bool:
     """Tell whether all iterations of a loop are plainly within an extent."""
-    first, end = bounds.start, bounds.stop
+    first, end = bounds.ends
     if bounds.step < 0:
         first, end = total(bounds.stop, 1), total(bounds.start, 1)
     fixed = not (set(variables(first)) | set(variables(end)))

@@ -28,7 +28,7 @@ from looptrans.ir.program import (
 from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.step import Images, same_names
 from looptrans.ir.value import Create
-from looptrans.ir.walk import nodes, placed, touched
+from looptrans.ir.walk import nodes, placed, touched, written_in
 
 Body = tuple[Node, ...]
 
@@ -67,7 +67,7 @@ def changed_stages(before: Program, after: Program, images: Images) -> Stages | 
         return None
     if before.contracts != after.contracts or before.outputs != after.outputs:
         return None
-    if set(_lets((*inside[0], *inside[1]))) & touched(outside, writes=True):
+    if set(_lets((*inside[0], *inside[1]))) & written_in(outside):
         return None
     seen = touched(outside) | set(_lets(outside)) | set(before.outputs)
     seen |= {array.name for array in (*before.arrays, *after.arrays) if array.role == "input"}

@@ -35,10 +35,9 @@ from looptrans.analysis.opaque_terms.contract_forms import (
     Room,
     as_injective,
     as_monotone,
-    conjuncts,
 )
 from looptrans.ir.affine import form_of
-from looptrans.ir.condition import Relation, walk_condition
+from looptrans.ir.condition import compared, conjuncts
 from looptrans.ir.index import Index, Opaque, Param, Var, opaque_terms
 from looptrans.ir.program import Contract
 from looptrans.ir.rising import rises, why_positive
@@ -395,11 +394,7 @@ class Axioms:
         for contract in self.pointwise:
             patterns = list(
                 dict.fromkeys(
-                    term
-                    for part in walk_condition(contract.condition)
-                    if isinstance(part, Relation)
-                    for side in (part.left, part.right)
-                    for term in opaque_terms(side)
+                    term for side in compared(contract.condition) for term in opaque_terms(side)
                 )
             )
             candidates = [[t for t in terms if t.function == p.array] for p in patterns]
@@ -456,7 +451,7 @@ def axioms_of(model: Model) -> Axioms:
             for rise in rises(single):
                 if not rise.least.terms or not all(isinstance(t, Opaque) for t in rise.least.terms):
                     continue
-                ends = rise.range.start, rise.range.stop
+                ends = rise.range.ends
                 axioms.room.append(Room(rise.array, *ends, rise.variable, rise.least))
                 least = {name: low for name, (low, _) in model.value_ranges.items()}
                 if why_positive(rise, model.contracts, least) is not None:

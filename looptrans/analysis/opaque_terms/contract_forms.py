@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from looptrans.ir.affine import Form
-from looptrans.ir.condition import ALWAYS, Condition, Every, Relation
+from looptrans.ir.condition import ALWAYS, Relation
 from looptrans.ir.index import Arith, Index, Int, Opaque, Var, substitute, walk
 from looptrans.ir.program import Contract
 from looptrans.ir.value import Range
@@ -41,15 +40,6 @@ class Injective:
     function: str
     low: Index
     high: Index
-
-
-def conjuncts(condition: Condition) -> Iterator[Condition]:
-    """Yield what a condition asks, each thing by itself."""
-    if isinstance(condition, Every):
-        for part in condition.parts:
-            yield from conjuncts(part)
-    else:
-        yield condition
 
 
 def as_monotone(contract: Contract) -> Monotone | None:

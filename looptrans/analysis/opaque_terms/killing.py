@@ -19,14 +19,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from looptrans.analysis.isl_model.model import AccessModel, StatementModel
-from looptrans.analysis.opaque_terms.contract_forms import conjuncts
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Relation,
-    is_data_dependent,
-    walk_condition,
-)
+from looptrans.ir.condition import ALWAYS, Condition, compared, conjuncts, is_data_dependent
 from looptrans.ir.index import lets
 from looptrans.ir.program import Loop
 from looptrans.ir.walk import Placed
@@ -114,23 +107,17 @@ def _is_certain(condition: Condition, place: Placed) -> bool:
     """Tell whether a guard around a statement says the same as another guard did before."""
     asked = {part for each in place.conditions for part in conjuncts(each)}
     # What data or a scalar decide may be decided otherwise the second time.
-    sides = (
-        side
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for side in (part.left, part.right)
-    )
     return (
         all(part in asked for part in conjuncts(condition))
         and not is_data_dependent(condition)
-        and not any(lets(side) for side in sides)
+        and not any(map(lets, compared(condition)))
     )
 
 
 def _is_among(loop: Loop, others: tuple[Loop, ...]) -> bool:
     """Tell whether one of some loops has the same iterations, under the same name."""
     # A scalar may stand for something else in the next loop that is written the same.
-    if any(lets(end) for end in (loop.range.start, loop.range.stop)):
+    if any(lets(end) for end in loop.range.ends):
         return False
     return any(
         (each.variable, each.range) == (loop.variable, loop.range)

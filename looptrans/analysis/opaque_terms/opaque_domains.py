@@ -24,7 +24,7 @@ from looptrans.analysis.isl_model.linear import Linear, linear, summed
 from looptrans.analysis.isl_model.model import Model, StatementModel
 from looptrans.analysis.isl_model.polyhedra import dimensions
 from looptrans.ir.affine import product, total
-from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.condition import Condition, Relation, compared, walk_condition
 from looptrans.ir.index import Index, Int, Opaque, Param, Var, opaque_terms
 
 
@@ -79,12 +79,7 @@ def opaque_constraints(
         if isinstance(condition, Relation):
             found[_bounded(model, condition, values)] = None
         else:
-            sides = [
-                _rank(linear(side, model.normalizer, values))
-                for part in walk_condition(condition)
-                if isinstance(part, Relation)
-                for side in (part.left, part.right)
-            ]
+            sides = [_rank(linear(side, model.normalizer, values)) for side in compared(condition)]
             shape = [
                 part.op if isinstance(part, Relation) else type(part).__name__
                 for part in walk_condition(condition)

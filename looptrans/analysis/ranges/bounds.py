@@ -368,7 +368,7 @@ class _Scanner:
         if dimension.range is None or level in self._unkept or not is_same_step:
             return False
         inside = {other.variable for other in self._dimensions[level:]}
-        if inside.intersection(variables(dimension.range.start) + variables(dimension.range.stop)):
+        if inside & dimension.range.variables:
             # It names a loop it does not depend on, as in range(i - i, N).
             return False
         outside = {other.variable for other in self._dimensions[:level]}

@@ -122,9 +122,7 @@ def facts_about(program: Program, position: Sequence[int]) -> list[Form]:
     Returns:
         Inequalities `form >= 0`; conditions that are not linear are left out.
     """
-    found = [
-        form_of(extent) for array in program.arrays for extent in array.shape if extent is not None
-    ]
+    found = [form_of(extent) for array in program.arrays for extent in array.extents]
     for condition in _around(program.body, tuple(position)):
         found += _linear(condition)
     return found
@@ -132,12 +130,7 @@ def facts_about(program: Program, position: Sequence[int]) -> list[Form]:
 
 def contracts_of(program: Program) -> list[Form]:
     """Return the contracts about sizes, as far as they are linear."""
-    return [
-        form
-        for contract in program.contracts
-        if not contract.generators
-        for form in _linear(contract.condition)
-    ]
+    return [form for condition in program.stated for form in _linear(condition)]
 
 
 def _around(body: tuple[Node, ...], position: tuple[int, ...]) -> Iterator[Condition]:

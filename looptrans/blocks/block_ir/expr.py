@@ -336,6 +336,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
         waiting += reversed(children(part))
 
 
+def names_of(expr: Expr) -> set[str]:
+    """Return the names of the values that an expression looks at."""
+    return {part.name for part in walk(expr) if isinstance(part, Name)}
+
+
 def kind_of(expr: Expr) -> Kind:
     """Return what a value is."""
     match expr:

@@ -17,8 +17,7 @@ from typing import TypeGuard
 
 from looptrans.algebra.appending.append import Append
 from looptrans.algebra.appending.append_laws import left_out
-from looptrans.algebra.appending.append_state import Pick
-from looptrans.algebra.appending.appended import AppendedState
+from looptrans.algebra.appending.append_state import AppendedState, Pick
 from looptrans.algebra.positional.values import summands
 from looptrans.blocks.block_ir.arithmetic import (
     LN2,
@@ -56,7 +55,7 @@ from looptrans.blocks.lowering.running import Scans
 from looptrans.blocks.lowering.runs import Part
 from looptrans.blocks.lowering.units import in_units, is_taken_off_elements
 from looptrans.blocks.lowering.values import Values, split
-from looptrans.blocks.scheduled.bottom import Unsure, at_bottom
+from looptrans.blocks.scheduled.bottom import Unsure, worked_out
 from looptrans.blocks.scheduled.grid import factors_of
 from looptrans.blocks.scheduled.serial import RunSerially
 from looptrans.blocks.scheduled.sites import Path
@@ -365,7 +364,7 @@ class Appending:
         bottom[array] = float(initial.value)
         bottom |= {a: float(initial.value) for a, of in self.aliases.items() if of == array}
         try:
-            return at_bottom(update, bottom, term) == float(initial.value)
+            return worked_out(update, bottom, term) == float(initial.value)
         except Unsure:
             return False
 
@@ -374,7 +373,7 @@ class Appending:
             case source.Call("max" | "min" as function, arguments) if len(arguments) > 1:
                 return self._extreme(array, function, arguments)
             case source.Binary("*"):
-                found = self._multiplied(array, value)
+                found = self._multiplied(value)
                 return found if found is not None else self._added(array, value)
             case source.Binary("+" | "-"):
                 return self._added(array, value)
@@ -504,7 +503,7 @@ class Appending:
         self.b.known[name.name] = known | dict.fromkeys(parts, least)
         return name
 
-    def _multiplied(self, array: str, value: Value) -> Expr | None:
+    def _multiplied(self, value: Value) -> Expr | None:
         parts = factors_of(value)
         own = [p for p in parts if self._state(p) is not None]
         if len(own) != 1:

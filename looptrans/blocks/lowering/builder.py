@@ -22,6 +22,7 @@ from looptrans.blocks.block_ir.expr import (
     Unary,
     dims_of,
     kind_of,
+    names_of,
     union,
     walk,
 )
@@ -372,7 +373,7 @@ class Builder(Scopes):
         """Return the outermost block in which a value can be worked out."""
         needed = {part.dim.name for part in walk(expr) if isinstance(part, Position)}
         needed |= {part.dim.name for part in walk(expr) if isinstance(part, Edge)}
-        named = {part.name for part in walk(expr) if isinstance(part, Name)}
+        named = names_of(expr)
         home = len(self.frames) - 1
         while home and not (
             self.frames[home].binds & needed
@@ -449,8 +450,8 @@ def _lengths(program: Program) -> Iterator[str]:
     """
     for array in program.arrays:
         yield from (extent.name for extent in array.shape if isinstance(extent, Param))
-    for contract in program.contracts:
-        match contract.condition:
+    for condition in program.stated:
+        match condition:
             case Relation(">=", Param(name), Int(least)) if least >= 0:
                 yield name
             case Relation(">", Param(name), Int(least)) if least >= -1:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from looptrans.algebra.appending.affine import factor_and_term
-from looptrans.algebra.appending.appended import AppendedState
+from looptrans.algebra.appending.append_state import AppendedState
 from looptrans.algebra.positional.values import ONE, ZERO
 from looptrans.blocks.block_ir.arithmetic import as_float, plus, times
 from looptrans.blocks.block_ir.expr import (
@@ -43,7 +43,7 @@ from looptrans.ir.monoids import IDENTITIES, Monoid
 from looptrans.ir.program import Assign, If, Node
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Access, Const, Read, Select, Value
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import read_in, touched
 from looptrans.transforms.editing.tree import node_in
 
 _MOST_DIMS = 2
@@ -391,7 +391,7 @@ class Scans:
         """Return the arrays that say what a state takes."""
         values = tuple(value for value in each.takes if value is not None)
         worked_out = Assign("", (Access("", ()),) * len(values), values)
-        return sorted(touched((If(conjunction(*each.conditions), (worked_out,)),), writes=False))
+        return sorted(read_in((If(conjunction(*each.conditions), (worked_out,)),)))
 
     def _old(self, array: str) -> Name:
         return self.b.values[array]

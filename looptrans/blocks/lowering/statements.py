@@ -29,11 +29,11 @@ from looptrans.blocks.lowering.sums import Sums
 from looptrans.blocks.places.storage import Storage
 from looptrans.blocks.scheduled.serial import OneRowEach
 from looptrans.blocks.scheduled.sites import Path
-from looptrans.derivation.one_loop.bodies import written_in
 from looptrans.ir.condition import ALWAYS, Condition, Data
 from looptrans.ir.index import Index
 from looptrans.ir.program import Assign, Atomic
-from looptrans.ir.value import Access, Read, Select, Value, Whole, walk_value
+from looptrans.ir.value import Access, Read, Select, Value, walk_value
+from looptrans.ir.walk import written_in
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class Statements:
             or sum(site.is_write for site in storage.sites) != 1
             or array in self.b.values
             or self._is_carried(storage)
-            or any(isinstance(s, Whole) for s in value.access.subscripts)
+            or value.access.rank
         ):
             return False
         source = self.b.program.array(value.access.array)

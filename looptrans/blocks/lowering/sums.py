@@ -35,7 +35,15 @@ from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import walk
 from looptrans.ir.monoids import MONOID_OF, Monoid
 from looptrans.ir.program import Assign
-from looptrans.ir.value import Generator, Read, Reduce, Value, free_variables, walk_value
+from looptrans.ir.value import (
+    Generator,
+    Read,
+    Reduce,
+    Value,
+    free_variables,
+    reductions,
+    walk_value,
+)
 
 
 @dataclass(slots=True)
@@ -69,11 +77,11 @@ class Sums:
         value = self._as_chain(value)
         generator, *rest = value.generators
         inner = Reduce(value.function, tuple(rest), value.body) if rest else value.body
-        start, stop = generator.range.start, generator.range.stop
+        start, stop = generator.range.ends
         sized = all(is_of_sizes(p) for index in (start, stop) for p in walk(index))
         if generator.range.step != 1:
             raise NotLowered(f"a sum in steps of {generator.range.step} has no form in blocks")
-        shared = self._range_of_cells(value, generator.variable)
+        shared = self._range_of_cells(generator.variable)
         if onto is None and not (shared or self.lanes):
             flat = of_all_variables(value)
             if self._is_of_products(value):
@@ -113,7 +121,7 @@ class Sums:
         """Tell whether as many iterations are in one block already, inside another loop."""
         own = generator.range
         lanes = [d for d in self.b.dims if d.role == "lanes"] if self.shapes.around else []
-        return any((d.start, d.stop) == (own.start, own.stop) for d in lanes)
+        return any((d.start, d.stop) == own.ends for d in lanes)
 
     def _is_of_products(self, value: Reduce) -> bool:
         """Tell whether a sum is one of matrix products, summed over its last variable each."""
@@ -137,7 +145,7 @@ class Sums:
             return False
         dims = {dim.name for dim in union(self.shapes.rows, self.shapes.vectors)}
         first = value.generators[0].variable
-        inner = [p for p in walk_value(value.body) if isinstance(p, Reduce)]
+        inner = list(reductions(value.body))
         for part in (value, *inner) if len(value.generators) > 1 else inner:
             own = set(free_variables(part.body))
             summed_over = {g.variable for g in part.generators} - {first}
@@ -185,7 +193,7 @@ class Sums:
         name = self.b.name(f"{stem}_{value.function}", asked)
         return name, union(self.shapes.rows, self.shapes.vectors)
 
-    def _range_of_cells(self, value: Reduce, variable: str) -> str | None:
+    def _range_of_cells(self, variable: str) -> str | None:
         """Return the variable of the lanes that a sum goes over, where it reads a register."""
         for storage in self.b.storage.values():
             for place, home in storage.bound:
@@ -253,7 +261,7 @@ class Sums:
 
 def _is_plain_sum(value: Reduce) -> bool:
     """Tell whether a sum goes over all that its variables can be, as many as sizes say."""
-    ends = [end for g in value.generators for end in (g.range.start, g.range.stop)]
+    ends = [end for g in value.generators for end in g.range.ends]
     return (
         value.function == "sum"
         and all(g.condition == ALWAYS and g.range.step == 1 for g in value.generators)

@@ -24,7 +24,7 @@ from looptrans.ir.value import (
     value_children,
     walk_value,
 )
-from looptrans.ir.walk import inner_bodies, nodes
+from looptrans.ir.walk import assignments, inner_bodies
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def in_units(body: tuple[Node, ...], state: str, pure: set[str]) -> Units | None
         state: The array that holds the maximum.
         pure: What each iteration sets for itself.
     """
-    statements = [node for node in nodes(body) if isinstance(node, Assign)]
+    statements = assignments(body)
     if any(_is_too_large(part) for n in statements for v in n.values for part in walk_value(v)):
         return None
     members = {state}

@@ -52,7 +52,6 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
-    Whole,
 )
 
 _SAME = ("stop_gradient", "copy")
@@ -148,7 +147,7 @@ class Values:
         return left, right
 
     def _read(self, access: Access) -> Expr:
-        if any(isinstance(s, Whole) for s in access.subscripts):
+        if access.rank:
             raise NotLowered(f"the whole row {access.array} has no form in blocks")
         storage = self.b.storage.get(access.array)
         if storage is None:

@@ -35,6 +35,7 @@ from looptrans.blocks.block_ir.expr import (
     Position,
     Where,
     dims_of,
+    names_of,
     walk,
 )
 from looptrans.blocks.block_ir.ops import (
@@ -180,7 +181,7 @@ def _load(lets: list[Let], operand: Expr, tile: Dim) -> Let | None:
 
 def _last_product(lets: list[Let], operand: Expr) -> int | None:
     """Return the place of the last product that an operand is worked out from."""
-    needed = {part.name for part in walk(operand) if isinstance(part, Name)}
+    needed = names_of(operand)
     for at in reversed(range(len(lets))):
         if lets[at].name in needed:
             parts = list(walk(lets[at].value))

@@ -22,6 +22,7 @@ from looptrans.blocks.block_ir.expr import (
     children,
     dims_of,
     kind_of,
+    names_of,
     walk,
 )
 from looptrans.blocks.block_ir.ops import (
@@ -96,8 +97,7 @@ def needed(ops: tuple[Op, ...]) -> tuple[Op, ...]:
         for op in ops_in(ops):
             own = op.name if isinstance(op, Let) else None
             for expr in exprs_of(op):
-                names = {part.name for part in walk(expr) if isinstance(part, Name)}
-                read |= names - {own}
+                read |= names_of(expr) - {own}
         kept, _ = _alive(_kept(ops, read), frozenset())
         if kept == ops:
             return ops
@@ -146,7 +146,7 @@ def _alive(ops: tuple[Op, ...], after: frozenset[str]) -> tuple[tuple[Op, ...], 
             alive -= {op.name}
         else:
             found.append(op)
-        alive |= {p.name for e in exprs_of(op) for p in walk(e) if isinstance(p, Name)}
+        alive |= {name for expr in exprs_of(op) for name in names_of(expr)}
     return tuple(reversed(found)), alive
 
 

@@ -24,15 +24,7 @@ from typing import TypeVar
 from looptrans.ir.affine import difference, form_of, is_same, product, quotient, total
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Arith, Index, Int, Neg, Param, walk
-from looptrans.ir.program import (
-    Array,
-    Assign,
-    Declaration,
-    If,
-    Loop,
-    Node,
-    Program,
-)
+from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses, with_blocks
 from looptrans.ir.value import Access, Range, Subscript, Whole
 from looptrans.ir.walk import accesses, placed

@@ -163,7 +163,7 @@ def _made(made: tuple[Filled, ...], slices: dict[str, Slice]) -> tuple[Filled, .
         if part is None:
             joined += parts
             continue
-        shape = tuple(extent for extent in part.array.shape if extent is not None)
+        shape = part.array.extents
         fills = [each.fill for each in parts if each.fill is not None]
         rounded = any(each.rounded for each in parts)
         joined.append(

@@ -27,23 +27,14 @@ class Unsure(Exception):
     """A value for which this cannot be said."""
 
 
-def at_bottom(value: Value, names: Mapping[str, float], least: Value) -> float:
-    """Return a value where every element is as small as nothing at all.
+def worked_out(value: Value, names: Mapping[str, float], least: Value | None = None) -> float:
+    """Return a value where some names are known and everything else is some finite number.
 
     Args:
         value: The value.
         names: What arrays hold.
-        least: What is -inf: the elements that the maximum is taken of. Everything else is some
-            finite number.
-
-    Raises:
-        Unsure: It has a part that is not looked into.
-    """
-    return worked_out(value, names, least)
-
-
-def worked_out(value: Value, names: Mapping[str, float], least: Value | None = None) -> float:
-    """Return a value where some names are known and everything else is some finite number.
+        least: What is -inf besides: elements that a maximum is taken of, all of which are as small
+            as nothing at all.
 
     Raises:
         Unsure: It has a part that is not looked into.

@@ -47,7 +47,7 @@ from looptrans.ir.value import (
     value_children,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses_in, loops_in, nodes
 from looptrans.transforms.editing.extents import extent_along
 
 
@@ -70,7 +70,7 @@ def grid_of(node: Loop, path: Path, program: Program) -> tuple[tuple[Loop, ...],
         if outer & set(ends) or inner.variable in outer:
             break
         # A block of rows has no one range of another loop.
-        if any(is_read(loop) and loop.variable in _variables(inner) for loop in loops):
+        if any(is_read(loop) and loop.variable in inner.range.variables for loop in loops):
             break
         if is_read(inner) and _only_adds(inner) and _most(inner, program) is None:
             break
@@ -90,7 +90,7 @@ def plain_variables(index: Index) -> Iterator[str]:
 
 def is_read(loop: Loop) -> bool:
     """Tell whether the bounds of a loop are read from memory."""
-    return any(isinstance(n, Opaque) for e in _ends(loop) for n in walk(e))
+    return any(isinstance(n, Opaque) for e in loop.range.ends for n in walk(e))
 
 
 def most_of(loop: Loop, program: Program) -> Index:
@@ -101,7 +101,7 @@ def most_of(loop: Loop, program: Program) -> Index:
     """
     most = _most(loop, program)
     if most is None:
-        arrays = {n.array for end in _ends(loop) for n in walk(end) if isinstance(n, Opaque)}
+        arrays = {n.array for end in loop.range.ends for n in walk(end) if isinstance(n, Opaque)}
         open_ = [a.name for a in program.arrays if a.name in arrays and a.value_range is None]
         named = " and ".join(open_) or "its bounds"
         raise NotLowered(
@@ -112,7 +112,7 @@ def most_of(loop: Loop, program: Program) -> Index:
 
 
 def _most(loop: Loop, program: Program) -> Index | None:
-    start, stop = _ends(loop)
+    start, stop = loop.range.ends
     least, greatest = _limit(start, program, "least"), _limit(stop, program, "greatest")
     if least is None or greatest is None:
         return extent_along(program, loop, writes=True)
@@ -121,14 +121,6 @@ def _most(loop: Loop, program: Program) -> Index | None:
 
 def _only_adds(loop: Loop) -> bool:
     return all(isinstance(node, Atomic | Loop) for node in loop.body)
-
-
-def _ends(loop: Loop) -> tuple[Index, Index]:
-    return loop.range.start, loop.range.stop
-
-
-def _variables(loop: Loop) -> set[str]:
-    return {variable for end in _ends(loop) for variable in variables(end)}
 
 
 def _limit(index: Index, program: Program, which: Literal["least", "greatest"]) -> Index | None:
@@ -173,19 +165,13 @@ def rows_of(loops: tuple[Loop, ...], single: frozenset[str]) -> tuple[str, ...]:
     # Rows of one block cannot each have a range of their own of another loop of the grid, and what
     # a loop adds to memory is not looked up for those of other rows.
     inner = [n for n in nodes(loops[-1].body) if isinstance(n, Loop) and is_read(n)]
-    deciding = {
-        v
-        for loop in (*loops, *filter(_only_adds, inner))
-        for end in _ends(loop)
-        for v in variables(end)
-    }
+    adding = filter(_only_adds, inner)
+    deciding = {v for loop in (*loops, *adding) for v in loop.range.variables}
     grid = [loop.variable for loop in loops if loop.variable not in deciding | single]
     body = loops[-1].body
     reads = _reads(body)
     bounds = {
-        node.variable: set().union(*map(_telling, _ends(node)))
-        for node in nodes(body)
-        if isinstance(node, Loop)
+        node.variable: set().union(*map(_telling, node.range.ends)) for node in loops_in(body)
     }
     pairs: set[str] = set()
     chosen: set[str] = set()
@@ -289,10 +275,10 @@ def _like_columns(rows: list[str], body: tuple[Node, ...]) -> str:
     inside = list(nodes(body))
     inner = [node for node in inside if isinstance(node, Loop)]
     return alike(
-        [r.access for n in inside if isinstance(n, Assign | If) for r in accesses(n)],
+        list(accesses_in(body)),
         rows,
         {loop.variable for loop in inner},
-        [(loop.variable, end) for loop in inner for end in _ends(loop)],
+        [(loop.variable, end) for loop in inner for end in loop.range.ends],
         [node.condition for node in inside if isinstance(node, If)],
     )
 

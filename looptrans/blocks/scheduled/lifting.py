@@ -1,12 +1,12 @@
 """Guards that become bounds of the loop around them, so that other blocks are never visited.
 
 for j in range(0, N):                    for j in range(0, min(N, i + 1)):
-if j <= i: …              ->             …
+    if j <= i: …              ->             …
 
 for j in range(0, N):                    for j in range(0, min(N, S)):
-if j < S or i - j < W: …  ->             …
-for j in range(max(0, i - W + 1), N):
-…
+    if j < S or i - j < W: …  ->             …
+                                         for j in range(max(0, i - W + 1), N):
+                                             …
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import product
 
 from looptrans.blocks.scheduled.ranges import Bounds, Ranges, joined
 from looptrans.blocks.scheduled.sites import Path
-from looptrans.blocks.scheduled.solving import MOST, conjuncts, solved
+from looptrans.blocks.scheduled.solving import MOST, solved, wholly_apart
 from looptrans.ir.condition import Condition, Relation, conjunction
 from looptrans.ir.program import Assign, If, Node
 
@@ -72,7 +72,7 @@ def narrowed(variable: str, ranges: Ranges, condition: Condition) -> tuple[Range
         condition: The condition.
     """
     rest: list[Condition] = []
-    parts = conjuncts(condition)
+    parts = wholly_apart(condition)
     # Of alternatives those count that the others leave.
     for part in sorted(parts, key=lambda part: not isinstance(part, Relation)):
         own = solved(variable, part, ranges.common)

@@ -22,16 +22,20 @@ from looptrans.blocks.block_ir.program import NotLowered, Reach
 from looptrans.blocks.scheduled.bottom import Unsure, worked_out
 from looptrans.blocks.scheduled.reach import below, reached
 from looptrans.blocks.scheduled.sites import Site, sites
-from looptrans.ir.condition import (
-    Condition,
-    Data,
-    is_data_dependent,
-    opposite,
-    walk_condition,
-)
+from looptrans.ir.condition import Condition, is_data_dependent, opposite
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Call, Const, Holds, Read, Select, Value, walk_value
-from looptrans.ir.walk import nodes
+from looptrans.ir.value import (
+    Call,
+    Const,
+    Read,
+    Select,
+    Value,
+    arrays_read,
+    arrays_tested,
+    condition_of,
+    walk_value,
+)
+from looptrans.ir.walk import assignments, nodes, written_in
 
 Facts = Callable[[Loop], Append | None]
 
@@ -117,7 +121,7 @@ def _following(body: tuple[Node, ...], states: set[str]) -> set[str]:
         for node in nodes(body):
             match node:
                 case If(condition) if _looks_at(condition, found):
-                    more |= _set_in((node,))
+                    more |= written_in((node,))
                 case Assign() if _read_in((node,)) & found:
                     more |= {target.array for target in node.targets}
         if more <= found:
@@ -137,7 +141,7 @@ def _guarded(
             continue
         condition, value, masked = found
         rest = body[number + 1 :]
-        if _looks_at(condition, states | _set_in(body)) or name in _read_in(body[:number]):
+        if _looks_at(condition, states | written_in(body)) or name in _read_in(body[:number]):
             continue
         if _is_seen_elsewhere(name, (node, *rest), program):
             continue
@@ -153,7 +157,7 @@ def _masked(value: Value) -> tuple[Condition, Value, float] | None:
     """Take `x if c else -inf`, or 0, apart, whichever way it is written."""
     match value:
         case Call("where", (condition, chosen, otherwise)):
-            return _masked(Select(_truth(condition), chosen, otherwise))
+            return _masked(Select(condition_of(condition), chosen, otherwise))
         case Select(condition, chosen, Const(number)) if _is_mask(condition, number):
             return condition, chosen, float(number)
         case Select(condition, Const(number), otherwise) if _is_mask(condition, number):
@@ -166,23 +170,9 @@ def _is_mask(condition: Condition, number: float) -> bool:
     return number == -math.inf or (number == 0 and not is_data_dependent(condition))
 
 
-def _truth(value: Value) -> Condition:
-    return value.condition if isinstance(value, Holds) else Data(value)
-
-
-def _set_in(body: tuple[Node, ...]) -> set[str]:
-    return {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
-
-
 def _read_in(body: tuple[Node, ...]) -> set[str]:
-    return {
-        part.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign)
-        for value in node.values
-        for part in walk_value(value)
-        if isinstance(part, Read)
-    }
+    assigned = assignments(body)
+    return {name for node in assigned for value in node.values for name in arrays_read(value)}
 
 
 def _is_seen_elsewhere(name: str, own: tuple[Node, ...], program: Program) -> bool:
@@ -197,12 +187,7 @@ def _count(name: str, found: tuple[Site, ...]) -> int:
 
 
 def _looks_at(condition: Condition, names: set[str]) -> bool:
-    return any(
-        isinstance(inner, Read) and inner.access.array in names
-        for part in walk_condition(condition)
-        if isinstance(part, Data)
-        for inner in walk_value(part.value)
-    )
+    return not names.isdisjoint(arrays_tested(condition))
 
 
 def _statements(body: tuple[Node, ...]) -> Iterator[Assign | None]:

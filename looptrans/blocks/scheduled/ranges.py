@@ -8,16 +8,7 @@ from typing import Final, TypeAlias
 
 from looptrans.ir.affine import extremum, form_of, sides
 from looptrans.ir.condition import Condition
-from looptrans.ir.index import (
-    Arith,
-    Extremum,
-    Index,
-    Int,
-    Let,
-    Neg,
-    Var,
-    variables,
-)
+from looptrans.ir.index import Arith, Extremum, Index, Int, Let, Neg, Var, variables
 from looptrans.ir.value import Range
 
 

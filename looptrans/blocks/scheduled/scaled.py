@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from looptrans.algebra.positional.values import arrays_of
 from looptrans.ir.program import Assign, Program
-from looptrans.ir.value import Binary, Read, Value
+from looptrans.ir.value import Binary, Read, Value, arrays_read
 from looptrans.ir.walk import placed
 
 
@@ -22,7 +21,9 @@ def is_scaled(program: Program, array: str) -> bool:
             values = place.node.values if isinstance(place.node, Assign) else ()
             if any(_is_factor(value, name) for value in values):
                 return True
-            if isinstance(place.node, Assign) and any(name in arrays_of(value) for value in values):
+            if isinstance(place.node, Assign) and any(
+                name in arrays_read(value) for value in values
+            ):
                 made = {target.array for target in place.node.targets} - seen
                 left += made
                 seen |= made
@@ -37,4 +38,4 @@ def _is_factor(value: Value, name: str) -> bool:
         case Read():
             return False
         case _:
-            return name in arrays_of(value)
+            return name in arrays_read(value)

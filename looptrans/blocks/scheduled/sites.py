@@ -7,16 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.ir.affine import simplified
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Data,
-    Every,
-    Not,
-    Relation,
-    Some,
-    Truth,
-)
+from looptrans.ir.condition import ALWAYS, Condition, Data, Every, Not, Relation, Some, Truth
 from looptrans.ir.index import Index, Let, Opaque, walk
 from looptrans.ir.program import Assign, Atomic, Declaration, If, Loop, Node
 from looptrans.ir.value import (

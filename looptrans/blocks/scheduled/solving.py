@@ -56,17 +56,17 @@ class _Both:
         return _Both(joined(self.bounds, other.bounds), rows)
 
 
-def conjuncts(condition: Condition) -> tuple[Condition, ...]:
+def wholly_apart(condition: Condition) -> tuple[Condition, ...]:
     """Return conditions that hold together exactly where one does, as many as there are."""
     match condition:
         case Every(parts):
-            return tuple(part for each in parts for part in conjuncts(each))
+            return tuple(part for each in parts for part in wholly_apart(each))
         case Not(part):
             other = opposite(part)
-            return (condition,) if isinstance(other, Not) else conjuncts(other)
+            return (condition,) if isinstance(other, Not) else wholly_apart(other)
         case Relation():
             apart = _taken_apart(condition)
-            return conjuncts(apart) if isinstance(apart, Every) else (condition,)
+            return wholly_apart(apart) if isinstance(apart, Every) else (condition,)
         case _:
             return (condition,)
 

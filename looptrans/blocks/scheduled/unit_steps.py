@@ -14,7 +14,7 @@ from looptrans.ir.affine import difference, product, quotient, total
 from looptrans.ir.condition import Condition
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import replaced, values_replaced
 from looptrans.ir.value import Access, Generator, Range, Reduce, Select, Value
 from looptrans.transforms.editing.substitute import substitute_variable
 
@@ -44,7 +44,7 @@ def _node(node: Node) -> Node:
             inner = tuple(substitute_variable(n, {node.variable: at}) for n in body)
             return replace(node, range=counted, body=inner)
         case Assign():
-            return replace(node, values=tuple(replaced(v, _sum) for v in node.values))
+            return values_replaced(node, _sum)
         case _:
             return node
 

@@ -20,14 +20,7 @@ from itertools import pairwise
 
 from looptrans.algebra.free import freed
 from looptrans.algebra.positional.cells import condition_moved, value_moved
-from looptrans.derivation.as_a_row.over_grids import (
-    Grid,
-    Pair,
-    inner_of,
-    pair_of,
-    pairs_in,
-    reductions,
-)
+from looptrans.derivation.as_a_row.over_grids import Grid, Pair, inner_of, pair_of, pairs_in
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import form_of, index_of, multiplied
@@ -44,9 +37,9 @@ from looptrans.ir.rewrite import (
 )
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, written
+from looptrans.ir.walk import accesses_in, live_out, reductions_in, written
 from looptrans.transforms.editing.accesses import listed
-from looptrans.transforms.editing.nest import fresh_name
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import LoopPath, loop_paths, statements_in
 
@@ -89,7 +82,7 @@ def _grids(program: Program, passes: int) -> frozenset[Grid]:
         pair = pair_of(program, path.loop)
         if pair is not None and not _is_free(program, path):
             found[pair.grid] += 1
-    for each in reductions(program):
+    for each in reductions_in(program.body):
         found.update(pair.grid for _, pair in pairs_in(program, each))
     return frozenset(grid for grid, count in found.items() if count >= passes)
 
@@ -216,7 +209,7 @@ def grids_in(program: Program, passes: int) -> Counted:
             pair = pair_of(program, path.loop)
             if pair is not None and pair.grid in work.grids and not _is_free(program, path):
                 work.rows |= _rows_of(path.loop, pair.names)
-        for each in reductions(program):
+        for each in reductions_in(program.body):
             for _, pair in pairs_in(program, each):
                 work.rows |= _read_rows(each, pair.names)
         work.rows = {row for row in work.rows if row[0] in written(program)}
@@ -241,10 +234,8 @@ def _laid_in_rows(
         The same with such arrays, and their names.
     """
     uses: dict[str, list[Access]] = {}
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            for each in accesses(node):
-                uses.setdefault(each.access.array, []).append(each.access)
+    for access in accesses_in(body):
+        uses.setdefault(access.array, []).append(access)
     seen = live_out(program)
     found: dict[str, int] = {}
     for node in body:
@@ -284,12 +275,7 @@ def _cell_at(access: Access, n: int, grid: tuple[Index, Index], cells: frozenset
 
 def _rows_of(loop: Loop, names: tuple[str, str]) -> set[tuple[str, int, int]]:
     """Return the arrays that are found in a loop by row and column, and the places of both."""
-    found: set[tuple[str, int, int]] = set()
-    for node in nodes(loop.body):
-        if isinstance(node, Assign | If):
-            for each in accesses(node):
-                found |= _places(each.access, names)
-    return found
+    return set().union(*(_places(access, names) for access in accesses_in(loop.body)))
 
 
 def _read_rows(value: Value, names: tuple[str, str]) -> set[tuple[str, int, int]]:

@@ -18,10 +18,11 @@ from looptrans.derivation.as_a_row.in_turn import Differ, Joined
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, is_same, sides
-from looptrans.ir.condition import MIRRORED, Every, Relation
+from looptrans.ir.condition import MIRRORED, Relation, conjuncts
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Binary, Const, Range, Select, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops
@@ -118,10 +119,7 @@ class _Work:
         """Return the loop over both parts; None where there is none."""
         if not (isinstance(first, Loop) and isinstance(second, Loop)):
             return None
-        plain = all(
-            loop.execution == "sequential" and not loop.private and loop.range.step == 1
-            for loop in (first, second)
-        )
+        plain = all(loop.is_plain and loop.range.step == 1 for loop in (first, second))
         start, middle, stop = first.range.start, first.range.stop, second.range.stop
         place = (start, middle, stop)
         if not plain or not is_same(middle, second.range.start):
@@ -146,7 +144,7 @@ class _Work:
 
     def is_at_most(self, least: Index, most: Index) -> bool:
         """Tell whether a number is never larger than another one."""
-        ranges = {loop.variable: loop.range for loop in loops(self.program)}
+        ranges = ranges_by_name(loops(self.program))
         if all(
             any(
                 is_never_negative(self.program, difference(high, low), ranges)
@@ -201,8 +199,7 @@ class _Sharing(Joined):
 
 def _says(contract: Contract, least: Index, most: Index) -> bool:
     """Tell whether a contract says that a number is at most another one."""
-    condition = contract.condition
-    for part in condition.parts if isinstance(condition, Every) else (condition,):
+    for part in conjuncts(contract.condition):
         if isinstance(part, Relation):
             op, left, right = part.op, part.left, part.right
             if op in (">", ">="):

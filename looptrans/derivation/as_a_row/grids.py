@@ -13,7 +13,7 @@ from looptrans.derivation.one_loop.digits import digits_of
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep
 from looptrans.ir.affine import extremum
-from looptrans.ir.condition import Condition, Relation, conjunction
+from looptrans.ir.condition import Condition, Relation, conjunction, conjuncts
 from looptrans.ir.index import Arith, Extremum, Index, Int, Var, variables, walk
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -21,9 +21,9 @@ from looptrans.ir.rewrite import condition_changed, indices_changed
 from looptrans.ir.value import Range, Select, walk_value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
-from looptrans.transforms.editing.nest import fresh_name, replace_at
-from looptrans.transforms.editing.tree import loop_paths, statements_in
-from looptrans.transforms.rows.ends_asked import end_of, parts_of, start_of
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import loop_paths, replace_at, statements_in
+from looptrans.transforms.rows.ends_asked import end_of, start_of
 
 
 def grid_loops(program: Program, loop: str, radix: str, row: str, column: str) -> DerivationStep:
@@ -109,7 +109,7 @@ def _within(bounds: Range, part: Condition, variable: str) -> Range | None:
 
 def _each_asked(condition: Condition) -> Iterator[Condition]:
     """Yield what a condition asks, each thing by itself: max(a, b) <= c is a <= c and b <= c."""
-    for part in parts_of(condition):
+    for part in conjuncts(condition):
         match part:
             case Relation("<=" | "<" as op, Extremum("max", arguments), right):
                 yield from (Relation(op, each, right) for each in arguments)

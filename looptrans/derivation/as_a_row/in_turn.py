@@ -46,11 +46,10 @@ from looptrans.ir.value import (
 )
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.editing.naming import fresh_label
-from looptrans.transforms.editing.nest import find_loop, fresh_name, replace_at
+from looptrans.transforms.editing.naming import fresh_label, fresh_name
 from looptrans.transforms.editing.own_scalars import own_scalars
 from looptrans.transforms.editing.substitute import substitute_variable
-from looptrans.transforms.editing.tree import loop_paths, statements_in
+from looptrans.transforms.editing.tree import find_loop, loop_paths, replace_at, statements_in
 from looptrans.transforms.over_blocks.whole_loops import is_size
 
 

@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from looptrans.ir.affine import sides, total
+from looptrans.ir.affine import factors_of, sides, total
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed
-from looptrans.ir.value import Range, Reduce, walk_value
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, touched, written
+from looptrans.ir.value import Range, Reduce
+from looptrans.ir.walk import inner_bodies, live_out, read_by, reductions_in, written, written_in
 from looptrans.transforms.editing.tree import loop_paths
 from looptrans.transforms.over_blocks.block_starts import linear_in
-from looptrans.transforms.over_blocks.whole_loops import factors_of, is_size
+from looptrans.transforms.over_blocks.whole_loops import is_size
 
 Grid: TypeAlias = tuple[Index, Index, Index]
 """The first row of a grid, the one behind its last, and how many columns it has."""
@@ -98,7 +98,7 @@ def inner_of(program: Program, loop: Loop) -> Inner | None:
     if len(scalars) < len(before) or not _are_own(program, scalars, inner):
         return None
     # For each cell it is asked anew where loops end, and what guards ask.
-    if (_read_by(loop) | _read_by(last) | _read_by(inner)) & touched(loop.body, writes=True):
+    if (_read_by(loop) | _read_by(last) | _read_by(inner)) & written_in(loop.body):
         return None
     return Inner(inner, condition, scalars)
 
@@ -108,7 +108,7 @@ def _are_own(program: Program, scalars: tuple[Assign, ...], inner: Loop) -> bool
     names = {target.array for node in scalars for target in node.targets}
     if any(target.subscripts for node in scalars for target in node.targets):
         return False
-    if names & {*live_out(program), *touched((inner,), writes=True)}:
+    if names & {*live_out(program), *written_in((inner,))}:
         return False
     changing = set(written(program))
     for node in scalars:
@@ -127,7 +127,7 @@ def _is_set_first(body: tuple[Node, ...], name: str, *, is_set: bool) -> bool:
         if not is_set and name in _read_by(node):
             return False
         inside = inner_bodies(node)
-        sets = any(name in touched(inner, writes=True) for inner in inside)
+        sets = any(name in written_in(inner) for inner in inside)
         before = is_set and not (sets and isinstance(node, Loop))
         if not all(_is_set_first(inner, name, is_set=before) for inner in inside):
             return False
@@ -152,20 +152,13 @@ def _read_by(node: Node) -> set[str]:
             indices_changed((replace(node, body=()),), seen)
         case If():
             indices_changed((replace(node, body=(), orelse=()),), seen)
-            found.update(a.access.array for a in accesses(node) if not a.is_write)
+            found |= read_by(node)
         case Assign():
             indices_changed((node,), seen)
-            found.update(a.access.array for a in accesses(node) if not a.is_write)
+            found |= read_by(node)
         case _:
             pass
     return found
-
-
-def reductions(program: Program) -> Iterator[Reduce]:
-    """Yield the reductions in the values that a program sets."""
-    for node in nodes(program.body):
-        for value in node.values if isinstance(node, Assign) else ():
-            yield from (part for part in walk_value(value) if isinstance(part, Reduce))
 
 
 def pairs_in(program: Program, value: Reduce) -> Iterator[tuple[int, Pair]]:
@@ -238,6 +231,6 @@ def _most(program: Program, stop: Index) -> Index | None:
 def _ranges(program: Program, variable: str) -> list[Range]:
     """Return the ranges of the loops with a variable, and of the reductions."""
     found = [path.loop.range for path in loop_paths(program) if path.variable == variable]
-    for each in reductions(program):
+    for each in reductions_in(program.body):
         found += [g.range for g in each.generators if g.variable == variable]
     return found

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.carried.accumulating import folded
 from looptrans.adjoint.normalizing.choices import with_choices
 from looptrans.algebra.positional.values import is_number
-from looptrans.ir.condition import ALWAYS, Condition, compared, is_of_indices, opposite
+from looptrans.ir.condition import Condition, compared, is_of_indices, opposite
 from looptrans.ir.index import Index, Opaque, Var, opaque_terms, parameters, variables
 from looptrans.ir.monoids import OF_NOTHING, Folding
 from looptrans.ir.program import Assign, If, Loop, Node, Program
@@ -32,10 +32,11 @@ from looptrans.ir.value import (
     Unary,
     Value,
     Whole,
+    cells_read,
     condition_variables,
     walk_value,
 )
-from looptrans.ir.walk import nodes, touched, written
+from looptrans.ir.walk import assignments, nodes, touched, written
 
 
 def with_guards(program: Program) -> Program:
@@ -60,7 +61,7 @@ def _shared(program: Program) -> frozenset[Condition]:
                 parts = (part for value in values for part in walk_value(value))
                 chosen |= {part.condition for part in parts if isinstance(part, Select)}
             case If(condition, body, ()):
-                folds = (_fold(each) for each in nodes(body) if isinstance(each, Assign))
+                folds = (folded(each) for each in assignments(body))
                 for operator, _ in filter(None, folds):
                     guarding[operator == "sum"].add(condition)
             case _:
@@ -76,12 +77,12 @@ def _is_there(program: Program, condition: Condition, bounds: Range) -> bool:
     `seg[j - 1]` need not be where `range(0, j)` is empty, nor `x[0]` of D elements where `range(0,
     D)` is.
     """
-    reads = [part.access for part in walk_value(Holds(condition)) if isinstance(part, Read)]
+    reads = cells_read(Holds(condition))
     places = [(access.array, access.subscripts) for access in reads]
     asked = [*compared(condition), *(index for access in reads for index in access.indices)]
     places += [(term.array, term.arguments) for each in asked for term in opaque_terms(each)]
     ends = _names(bounds.start, bounds.stop)
-    is_of_sizes = not any(variables(each) for each in (bounds.start, bounds.stop))
+    is_of_sizes = not bounds.variables
     return all(
         (is_of_sizes and isinstance(index, Var | Opaque | Whole))
         or (
@@ -158,17 +159,9 @@ class _Masks:
 
 def _masked_fold(node: Assign) -> tuple[Folding, Condition, Value] | None:
     """Return how a statement folds, the mask of its term, and the term behind it."""
-    found = _fold(node)
+    found = folded(node)
     masked = None if found is None else _masked(found[1], found[0])
     return None if found is None or masked is None else (found[0], *masked)
-
-
-def _fold(node: Assign) -> tuple[Folding, Value] | None:
-    """Return how a statement folds, and the term."""
-    if len(node.targets) != 1 or len(node.values) != 1:
-        return None
-    found = accumulation(node.targets[0], node.values[0])
-    return None if found is None or found[2] != ALWAYS else found[:2]
 
 
 def _masked(term: Value, operator: Folding) -> tuple[Condition, Value] | None:

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from looptrans.algebra.normal_forms.normal import has_value
-from looptrans.derivation.one_loop.guards import infinity
 from looptrans.ir.condition import Condition, Data, conjunction
 from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import cells_put_in, replaced
 from looptrans.ir.value import (
     Access,
     Call,
@@ -31,9 +30,11 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    arrays_read,
+    infinity,
     walk_value,
 )
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import written_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,9 @@ def with_nothing_seen(body: Sequence[Node], guards: Container[int]) -> tuple[Nod
             found.append(node)
         else:
             own = [top for top in tops if top.condition == guard.condition]
-            again = _Guarded(own, _written(guard.body))
+            again = _Guarded(own, written_in(guard.body))
             found.append(replace(guard, body=again.block(guard.body)))
-        written = _written((node,))
+        written = written_in((node,))
         tops = [kept for top in tops if (kept := _after(top, written)) is not None]
         if isinstance(node, Assign) and len(node.targets) == 1:
             starts[node.targets[0]] = node.values[0]
@@ -80,21 +81,12 @@ def with_nothing_seen(body: Sequence[Node], guards: Container[int]) -> tuple[Nod
     return tuple(found)
 
 
-def _written(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays and scalars that a block writes."""
-    return {t.array for n in nodes(body) if isinstance(n, Assign) for t in n.targets}
-
-
 def _after(top: Top, written: set[str]) -> Top | None:
     """Return what is still known of a maximum after something was written."""
     if top.cell.array in written:
         return None
-    offered = tuple(v for v in top.offered if not _arrays(v) & written)
+    offered = tuple(v for v in top.offered if not arrays_read(v) & written)
     return replace(top, offered=offered) if offered else None
-
-
-def _arrays(value: Value) -> set[str]:
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
 def _offered(node: If, starts: Mapping[Access, Value]) -> list[Top]:
@@ -109,17 +101,12 @@ def _offered(node: If, starts: Mapping[Access, Value]) -> list[Top]:
                 term = right if left == Read(cell) else left
                 bottom = -inf if name == "max" else inf
                 if infinity(starts.get(cell, Const(bottom))) == bottom:
-                    offered = tuple(dict.fromkeys((term, _put(term, parts))))
+                    offered = tuple(dict.fromkeys((term, cells_put_in(term, parts))))
                     found.append(Top(cell, bottom, node.condition, offered))
             case _:
-                parts[cell] = _put(value, parts)
+                parts[cell] = cells_put_in(value, parts)
     alone = [top for top in found if sum(top.cell.array == t.cell.array for t in found) == 1]
-    return [t for t in alone if not any(t.cell.array in _arrays(v) for v in t.offered)]
-
-
-def _put(value: Value, parts: Mapping[Access, Value]) -> Value:
-    """Put in what was set before."""
-    return replaced(value, lambda v: parts.get(v.access) if isinstance(v, Read) else None)
+    return [t for t in alone if not any(t.cell.array in arrays_read(v) for v in t.offered)]
 
 
 @dataclass(slots=True)
@@ -150,7 +137,7 @@ class _Guarded:
                         found.append(replace(node, values=(kept,), augmented=False))
                     else:
                         found.append(node)
-                    parts[target] = _put(value, parts)
+                    parts[target] = cells_put_in(value, parts)
                 case Loop() | If(orelse=()):
                     found.append(replace(node, body=self._block(node.body, dict(parts))))
                 case _:
@@ -159,13 +146,13 @@ class _Guarded:
 
     def _is_lost(self, value: Value, top: Top, parts: Mapping[Access, Value]) -> bool:
         """Tell whether a value is no number where nothing but the infinity was offered."""
-        known = [v for v in top.offered if not _arrays(v) & self.written]
+        known = [v for v in top.offered if not arrays_read(v) & self.written]
         bottom = Const(top.bottom)
 
         def change(part: Value) -> Value | None:
             return bottom if part == Read(top.cell) or part in known else None
 
-        plain = replaced(_put(replaced(value, change), parts), change)
+        plain = replaced(cells_put_in(replaced(value, change), parts), change)
         if plain == value:
             return False
         names: dict[Value, Value] = {}

@@ -19,7 +19,7 @@ from dataclasses import replace
 from looptrans.ir.condition import Condition, Data, Relation, conjunction, with_tests
 from looptrans.ir.index import Arith, Index, Int, Opaque, opaque_terms
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten, with_accesses
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced, with_accesses
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -34,7 +34,7 @@ from looptrans.ir.value import (
     Value,
     Whole,
 )
-from looptrans.ir.walk import accesses, touched
+from looptrans.ir.walk import accesses, read_in, written_in
 
 
 def with_tests_as_data(program: Program) -> Program:
@@ -42,7 +42,7 @@ def with_tests_as_data(program: Program) -> Program:
 
     What such arrays choose of an array that nothing writes is a number like any other.
     """
-    unwritten = {array.name for array in program.arrays} - touched(program.body, writes=True)
+    unwritten = {array.name for array in program.arrays} - written_in(program.body)
 
     def number(part: Value) -> Value | None:
         match part:
@@ -56,7 +56,7 @@ def with_tests_as_data(program: Program) -> Program:
     def chosen(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign):
             return (node,)
-        return (replace(node, values=tuple(replaced(v, number) for v in node.values)),)
+        return (values_replaced(node, number),)
 
     return replace(program, body=_body(rewritten(program.body, chosen)))
 
@@ -96,7 +96,7 @@ def about(program: Program, asked: Container[str]) -> Program:
             case Assign():
                 if not any(relation.access.array in asked for relation in accesses(node)):
                     return ()
-                return (replace(node, values=tuple(replaced(v, number) for v in node.values)),)
+                return (values_replaced(node, number),)
             case Loop(body=()) | If(body=(), orelse=()):
                 return ()
             case _:
@@ -116,11 +116,11 @@ def _body(body: tuple[Node, ...]) -> tuple[Node, ...]:
 def _node(node: Node) -> tuple[Node, ...]:
     match node:
         case Assign():
-            return (replace(node, values=tuple(replaced(v, _value) for v in node.values)),)
+            return (values_replaced(node, _value),)
         case If(condition, inner, ()):
             tested = _condition(condition)
-            asked = touched((replace(node, body=()),), writes=False)
-            stays = not asked & touched(inner, writes=True)
+            asked = read_in((replace(node, body=()),))
+            stays = not asked & written_in(inner)
             if tested != condition and stays and all(_is_plain(each) for each in inner):
                 return tuple(_under(tested, each) for each in _body(inner))
             return (replace(node, body=_body(inner)),)

@@ -30,9 +30,10 @@ from looptrans.ir.value import (
     Value,
     Whole,
     rank_of,
+    reductions,
     walk_value,
 )
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, assignments, loops_in, nodes
 from looptrans.transforms.editing.finish import finished
 
 Execution: TypeAlias = Literal["sequential", "parallel"]
@@ -185,15 +186,13 @@ class _Writer:
             stem = extent.name.lower() if isinstance(extent, Param) else "e"
             taken = {array.name for array in self.program.arrays}
             taken |= {parameter.name for parameter in self.program.parameters}
-            taken |= {n.variable for n in nodes(self.program.body) if isinstance(n, Loop)}
+            taken |= {n.variable for n in loops_in(self.program.body)}
             taken |= set(self.names.values())
             taken |= {
                 name
-                for node in nodes(self.program.body)
-                if isinstance(node, Assign)
+                for node in assignments(self.program.body)
                 for value in node.values
-                for part in walk_value(value)
-                if isinstance(part, Reduce)
+                for part in reductions(value)
                 for name in (g.variable for g in part.generators)
             }
             name, number = stem, 1

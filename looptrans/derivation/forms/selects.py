@@ -16,27 +16,11 @@ from dataclasses import replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.algebra.iterations.branches import extremum
-from looptrans.ir.condition import (
-    ALWAYS,
-    Condition,
-    Data,
-    Relation,
-    is_data_dependent,
-    opposite,
-    walk_condition,
-)
+from looptrans.ir.condition import ALWAYS, Condition, compared, is_data_dependent, opposite
 from looptrans.ir.index import opaque_terms
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten
-from looptrans.ir.value import (
-    Binary,
-    Call,
-    Holds,
-    Read,
-    Select,
-    Value,
-    rank_of,
-)
+from looptrans.ir.rewrite import replaced, replaced_in_condition, rewritten, values_replaced
+from looptrans.ir.value import Binary, Call, Read, Select, Value, condition_of, rank_of
 
 
 def with_selects(program: Program) -> Program:
@@ -47,7 +31,7 @@ def with_selects(program: Program) -> Program:
 def _node(node: Node) -> Node:
     match node:
         case Assign():
-            return replace(node, values=tuple(replaced(value, _select) for value in node.values))
+            return values_replaced(node, _select)
         case If(
             condition,
             (Assign(targets=(target,), values=(one,)) as first,),
@@ -87,7 +71,7 @@ def with_wheres_as_choices(program: Program) -> Program:
 
     def change(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Assign):
-            node = replace(node, values=tuple(replaced(value, chosen) for value in node.values))
+            node = values_replaced(node, chosen)
         return (node,)
 
     return replace(program, body=rewritten(program.body, change))
@@ -113,16 +97,13 @@ def _update(condition: Condition, one: Node, other: Node) -> Assign | None:
 
 def _is_opaque(condition: Condition) -> bool:
     """Tell whether a condition asks for what an integer array holds."""
-    return any(
-        isinstance(part, Relation) and (opaque_terms(part.left) or opaque_terms(part.right))
-        for part in walk_condition(condition)
-    )
+    return any(map(opaque_terms, compared(condition)))
 
 
 def _select(value: Value) -> Value | None:
     match value:
         case Call("where", (tested, chosen, otherwise)) if rank_of(value) == 0:
-            condition = tested.condition if isinstance(tested, Holds) else Data(tested)
+            condition = condition_of(tested)
         case Select(condition, chosen, otherwise):
             pass
         case _:

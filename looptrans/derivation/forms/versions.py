@@ -24,7 +24,8 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.step import same_names
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.editing.accesses import AccessSite, listed, sites_of
-from looptrans.transforms.editing.nest import finished, fresh_name
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.tree import Position, is_node, node_at
 from looptrans.transforms.judging.check import check_storage
 

@@ -28,7 +28,7 @@ from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, with_accesses
 from looptrans.ir.value import Access, Const, Create, Range, Read, Reduce, Value, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, touched, written
+from looptrans.ir.walk import nodes, written, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.extents import is_never_negative
 from looptrans.transforms.editing.naming import fresh_name
@@ -266,6 +266,6 @@ def _require_free(program: Program, variable: str, cells: dict[Access, Access]) 
     """
     parts = {cell.array for cell in cells.values()}
     for path in loop_paths(program):
-        inside = touched(path.loop.body, writes=True)
+        inside = written_in(path.loop.body)
         if path.variable == variable and parts <= inside and freed(program, path) is None:
             raise NotDone(f"the iterations of {variable} hand something else to each other")

@@ -24,6 +24,7 @@ from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Const, Range, Read, Value
@@ -31,14 +32,9 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
 from looptrans.transforms.editing.extents import extreme, is_never_negative
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.nest import finished
-from looptrans.transforms.editing.tree import (
-    LoopPath,
-    loops_around,
-    replace_at,
-    statements_in,
-)
+from looptrans.transforms.editing.tree import LoopPath, loops_around, replace_at, statements_in
 
 
 def own_part(program: Program, name: str) -> DerivationStep:
@@ -129,8 +125,7 @@ class _Part:
         ):
             return False
         row = difference(site.access.indices[self.table.axis], self.table.base)
-        ranges = {loop.variable: loop.range for loop in site.place.loops}
-        ranges |= {each.variable: each.range for each in site.relation.generators}
+        ranges = ranges_by_name((*site.place.loops, *site.relation.generators))
         return _is_row(program, row, self.table.rows, ranges)
 
 
@@ -166,8 +161,7 @@ def _part(program: Program, table: Table) -> _Part | None:
         return None
     if not is_never_negative(program, rows.start, {}):
         return None
-    indices = table.write.access.indices
-    own = {each for index in indices for each in variables(index)}
+    indices, own = table.write.access.indices, table.write.access.variables
     around = loops_around(program, table.loop)
     for path in reversed(around):
         if path.variable not in own or not _waits(program, path):

@@ -24,6 +24,7 @@ from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.creation import creation_of
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, Value, walk_value
@@ -31,8 +32,8 @@ from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
 from looptrans.transforms.editing.extents import extreme, is_never_negative
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.nest import finished
 from looptrans.transforms.editing.tree import node_at, replace_at
 
 
@@ -61,7 +62,7 @@ def row_exists(program: Program, table: Table, at: Index, row: str) -> Condition
         return ALWAYS
     extent = table.array.shape[table.axis]
     assert extent is not None
-    ranges = {loop.variable: loop.range for loop in table.write.place.loops}
+    ranges = ranges_by_name(table.write.place.loops)
     first = Relation(">=", at, Int(0))
     is_plain = is_never_negative(program, at, {**ranges, row: table.rows})
     return conjunction(*(() if is_plain else (first,)), Relation("<", at, extent))
@@ -201,7 +202,7 @@ def _whole(program: Program, table: Table) -> Program:
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign):
             return (node,)
-        around = {each.variable: each.range for each in places[node.label].loops}
+        around = ranges_by_name(places[node.label].loops)
         values = tuple(_widened(program, table, value, around) for value in node.values)
         node = replace(node, values=values, augmented=False)
         if node.label != table.write.place.label:

@@ -24,7 +24,7 @@ from looptrans.ir.program import Assign, Atomic, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import assignments, placed, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.tree import LoopPath, Position, loop_paths, node_at, replace_at
 
@@ -131,8 +131,7 @@ def _scatters(path: LoopPath, folds: dict[str, Folding]) -> bool:
     """Tell whether something in a loop adds to what is gathered, at a cell that is looked up."""
     return any(
         target.array in folds and any(opaque_terms(s) for s in target.indices)
-        for node in nodes(path.loop.body)
-        if isinstance(node, Assign)
+        for node in assignments(path.loop.body)
         for target in node.targets
     )
 
@@ -141,15 +140,7 @@ def _shared(program: Program, paths: list[LoopPath], folds: dict[str, Folding]) 
     """Return what iterations of loops add to and have not each to themselves, in order."""
     free = [freed(program, path, gathered=folds) for path in paths]
     own = [set(each.own) for each in free if each is not None]
-    inside = [
-        {
-            t.array
-            for node in nodes(path.loop.body)
-            if isinstance(node, Assign)
-            for t in node.targets
-        }
-        for path in paths
-    ]
+    inside = [written_in(path.loop.body) for path in paths]
     return tuple(
         name
         for name in folds

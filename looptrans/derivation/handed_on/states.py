@@ -27,7 +27,6 @@ from itertools import count, pairwise
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.forms.opaque_tests import about, with_tests_as_data
 from looptrans.derivation.handed_on.handed import Handed, handed
-from looptrans.derivation.one_loop.bodies import read_in
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.condition import Relation, conjunction
@@ -38,11 +37,11 @@ from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import same_names
 from looptrans.ir.value import Access, Range, Read, Value
 from looptrans.ir.verdict import Certificate, Verdict
-from looptrans.ir.walk import live_out, placed
+from looptrans.ir.walk import live_out, placed, read_in
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.any_products import with_any_products
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.nest import finished
 from looptrans.transforms.judging.check import check_storage
 
 Position = tuple[int, ...]
@@ -165,7 +164,7 @@ def _with_state(
     """
     read = set(names.all) - {names.following} | ({names.following} if found.anew else set())
     seen = found.begun or not read <= set(fills) or _is_seen(program, found)
-    shape = found.without_time(tuple(e for e in found.array.shape if e is not None))
+    shape = found.without_time(found.array.extents)
     own = creation_of(program, found.array.name)
     assert own is not None
     body = _Stating(program, found, names, seen, fills, count(1)).body(program.body, ())
@@ -301,7 +300,7 @@ class _Stating:
         write = site.access.indices
         loops_around = zip(site.place.loop_positions, site.place.loops, strict=True)
         around = {each.variable for at, each in loops_around if len(at) < len(loop)}
-        shape = self.found.without_time(tuple(e for e in self.found.array.shape if e is not None))
+        shape = self.found.without_time(self.found.array.extents)
         own: list[Index] = []
         loops: list[tuple[str, Index]] = []
         names: list[str] = []

@@ -24,6 +24,7 @@ from looptrans.ir.affine import difference, is_same, simplified, total
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import replaced, replaced_in_condition
 from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Value
 from looptrans.ir.verdict import Certificate
@@ -115,13 +116,7 @@ def _hands_on(sites: tuple[AccessSite, ...], write: AccessSite, axis: int) -> Po
         return None
     for position, loop in zip(place.loop_positions, place.loops, strict=True):
         inside = [s for s in sites if s.place.position[: len(position)] == position]
-        named = {
-            name
-            for each in inside
-            if not each.access.rank
-            for index in each.access.indices
-            for name in variables(index)
-        }
+        named = {name for each in inside if not each.access.rank for name in each.access.variables}
         around = _in_lanes(write, axis, position) or (
             _goes_over(write, axis, position)
             and any(_in_lanes(s, axis, position) for s in inside if not s.relation.is_write)
@@ -164,8 +159,7 @@ def _is_part_of_a_program(site: AccessSite, axis: int, loop: Position) -> bool:
     if site.access.rank:
         return False
     place = site.place
-    inner = {each.variable: each.range for each in place.loops}
-    inner |= {each.variable: each.range for each in site.relation.generators}
+    inner = ranges_by_name((*place.loops, *site.relation.generators))
     depth = place.loop_positions.index(loop)
     programs = {each.variable for each in place.loops[:depth] if each.execution == "parallel"}
     found: set[str] = set()
@@ -175,7 +169,7 @@ def _is_part_of_a_program(site: AccessSite, axis: int, loop: Position) -> bool:
         if name not in found:
             found.add(name)
             bounds = inner.get(name)
-            ends = () if bounds is None else (bounds.start, bounds.stop)
+            ends = () if bounds is None else bounds.ends
             waiting += [each for end in ends for each in variables(end)]
     return bool(found & programs)
 

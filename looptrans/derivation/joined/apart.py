@@ -17,9 +17,16 @@ from itertools import pairwise
 
 from looptrans.algebra.free import freed, is_overwritten
 from looptrans.ir.index import variables as index_variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Access
-from looptrans.ir.walk import AccessRelation, accesses, live_out, nodes
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.walk import (
+    assignments,
+    live_out,
+    loops_in,
+    nodes,
+    targets_in,
+    touched,
+    written_in,
+)
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.tree import (
     LoopPath,
@@ -106,7 +113,7 @@ def nests_of_their_own(program: Program, *, numbers: bool = False) -> tuple[Bran
             number + 1
             for number, node in enumerate(path.loop.body)
             if isinstance(node, Loop)
-            and any(isinstance(each, Loop) for each in nodes(node.body))
+            and loops_in(node.body)
             and freed(program, LoopPath(node, (*path.position, number))) is not None
         ]
         if any(freed(program, o) is None for o in (*outside, path)):
@@ -141,8 +148,8 @@ def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
             (one, other)
             for one, other in pairwise(body)
             if isinstance(one, Loop) and isinstance(other, Loop) and one.range == other.range
-            if any(isinstance(each, Loop) for each in nodes((*one.body, *other.body)))
-            if position or not any(isinstance(each, Loop) for each in nodes(other.body))
+            if loops_in((*one.body, *other.body))
+            if position or not loops_in(other.body)
         ]
         if not pairs or not (inside is None or _is_free(program, inside)):
             continue
@@ -158,31 +165,17 @@ def handing_numbers(program: Program) -> tuple[tuple[Loop, Loop], ...]:
                 continue
             own = around | {one.variable}
             numbers = {
-                relation.access.array
-                for relation in _touched(one)
-                if relation.is_write and one.variable in _names(relation.access) <= own
+                target.array
+                for target in targets_in((one,))
+                if one.variable in target.variables <= own
             }
-            if numbers & {relation.access.array for relation in _touched(other)}:
+            if numbers & touched((other,)):
                 found.append((one, other))
     return tuple(found)
 
 
 def _is_free(program: Program, path: LoopPath) -> bool:
     return path.loop.execution == "sequential" and freed(program, path) is not None
-
-
-def _touched(loop: Loop) -> list[AccessRelation]:
-    return [
-        relation
-        for node in nodes((loop,))
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-    ]
-
-
-def _names(access: Access) -> set[str]:
-    """Return the variables in the subscripts of an access."""
-    return {name for index in access.indices for name in index_variables(index)}
 
 
 def _pieces(
@@ -207,7 +200,7 @@ def _is_cut(program: Program, node: Node) -> bool:
     """Tell whether a loop has results that different loops tell apart."""
     if not isinstance(node, Loop):
         return False
-    inner = [each for each in nodes((node,)) if isinstance(each, Assign)]
+    inner = assignments((node,))
     every = {
         name
         for each in inner
@@ -245,12 +238,9 @@ def handed(program: Program, pieces: list[tuple[Node, ...]]) -> tuple[str, ...]:
     seen: dict[str, set[int]] = {}
     written: set[str] = set()
     for number, piece in enumerate(pieces):
-        for node in nodes(piece):
-            if isinstance(node, Assign | If):
-                for relation in accesses(node):
-                    seen.setdefault(relation.access.array, set()).add(number)
-                    if relation.is_write:
-                        written.add(relation.access.array)
+        written |= written_in(piece)
+        for name in touched(piece):
+            seen.setdefault(name, set()).add(number)
     outputs = set(live_out(program))
     return tuple(
         a.name

@@ -11,7 +11,6 @@ With a part of its own for each iteration no value has to wait in memory.
 
 from __future__ import annotations
 
-from looptrans.ir.index import variables
 from looptrans.ir.program import Program
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
@@ -52,5 +51,5 @@ def _around(sites: tuple[AccessSite, ...]) -> tuple[str, ...]:
             break
         common.append(loop.variable)
     written = (site.access for site in sites if site.relation.is_write)
-    spoken = {name for access in written for index in access.indices for name in variables(index)}
+    spoken = {name for access in written for name in access.variables}
     return () if spoken & set(common) else tuple(common)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from looptrans.adjoint.carried.accumulating import accumulation
-from looptrans.ir.facts import Dependence, DependenceReport
+from looptrans.ir.facts import DependenceReport
 from looptrans.ir.program import Assign, If, Program
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import accesses, nodes, placed
@@ -52,7 +52,7 @@ def once_defined(
     if leading is not None:
         kept = tuple(d for d in report.dependences if d.array in leading)
         report = replace(report, dependences=kept)
-    level = {id(d): _level(d) for d in report.dependences}
+    level = {id(d): d.level for d in report.dependences}
     same = sums = 0
     # The outermost loop over which a statement hands a running sum on, counted from outside.
     over: dict[tuple[str, str], int] = {}
@@ -102,11 +102,6 @@ def _leading_to(program: Program, outputs: Collection[str]) -> set[str]:
         if more <= found:
             return found
         found |= more
-
-
-def _level(dependence: Dependence) -> int | None:
-    """Return which of the common loops carries a dependence; None where none does."""
-    return next((n for n, sign in enumerate(dependence.direction) if sign != "="), None)
 
 
 def _updates(program: Program) -> dict[tuple[str, str], str]:

@@ -11,7 +11,7 @@ from looptrans.derivation.joined.nests import Nest, nests_of
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.walk import live_out, nodes, touched
+from looptrans.ir.walk import live_out, nodes, read_in, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
 
 
@@ -38,7 +38,7 @@ def _has(nest: Nest, label: str) -> bool:
 
 def gathered(program: Program, nest: Nest) -> tuple[str, ...]:
     """Return the arrays a nest writes that are no scalars of its own, in order."""
-    written = nest.touched(writes=True)
+    written = written_in(nest.way[:1])
     outside = set(live_out(program))
     return tuple(
         array.name
@@ -56,14 +56,14 @@ def require_apart(program: Program, nest: Nest, other: Nest) -> None:
     Raises:
         NotDone: Something does.
     """
-    reads, writes = (nest.touched(writes=w) for w in (False, True))
+    reads, writes = read_in(nest.way[:1]), written_in(nest.way[:1])
     ends = sorted((nest.position, other.position))
     for number in range(ends[0], ends[1] + 1):
         if number == nest.position:
             continue
         node = program.body[number]
-        needed = touched((node,), writes=True) & (reads | writes)
-        needed |= touched((node,), writes=False) & writes
+        needed = written_in((node,)) & (reads | writes)
+        needed |= read_in((node,)) & writes
         if needed:
             names = listed(sorted(needed))
             raise NotDone(
@@ -82,7 +82,7 @@ def require_sums(program: Program, nest: Nest) -> None:
     scalars = nest.scalars
     outside = set(live_out(program))
     arrays = gathered(program, nest)
-    for name in sorted(nest.touched(writes=True) - set(arrays)):
+    for name in sorted(written_in(nest.way[:1]) - set(arrays)):
         if name not in scalars:
             raise NotDone(f"{name} is not set once in each iteration, for that iteration only")
     for name in scalars:

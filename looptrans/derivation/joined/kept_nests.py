@@ -11,12 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.equations.definitions import (
-    Definition,
-    System,
-    plain_name,
-    reads_of,
-)
+from looptrans.adjoint.equations.definitions import Definition, System, plain_name, reads_of
 from looptrans.adjoint.equations.facts import Facts
 from looptrans.adjoint.equations.size import Sizes
 from looptrans.adjoint.equations.sums import held_together
@@ -27,10 +22,10 @@ from looptrans.algebra.positional.cells import condition_moved, moved
 from looptrans.algebra.positional.values import is_number
 from looptrans.derivation.step import NotDone
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
-from looptrans.ir.index import Index, Var, substitute, variables
+from looptrans.ir.index import Index, Var, substitute
 from looptrans.ir.monoids import MONOID_OF, OF_NOTHING
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, replaced_in_condition
+from looptrans.ir.rewrite import range_changed, replaced, replaced_in_condition
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -46,6 +41,7 @@ from looptrans.ir.value import (
     Value,
     condition_variables,
     free_variables,
+    reductions,
     value_children,
     walk_value,
 )
@@ -119,7 +115,7 @@ class KeptNests:
     def _names(self, wanted: list[str]) -> dict[str, str]:
         """Return what kept definitions are called: outputs as they were."""
         names = {self.reading.outputs[name]: name for name in self.program.outputs}
-        taken = {a.name for a in self.program.arrays if a.role == "input"}
+        taken = self.program.input_names
         taken |= {*names.values(), *(p.name for p in self.program.parameters)}
         taken |= {loop.variable for loop in loops(self.program)}
         for name in wanted:
@@ -226,11 +222,11 @@ class KeptNests:
 
         Inside are those that no sum in the terms hangs on, so that it is done once for them.
         """
-        sums = [part for part in walk_value(body) if isinstance(part, Reduce)]
+        sums = list(reductions(body))
         used = {v for part in sums for v in free_variables(part)}
         used |= {v for g in bound for v in condition_variables(g.condition)}
         for g in bound:
-            ends = (Read(Access("", (g.range.start, g.range.stop))),)
+            ends = (Read(Access("", g.range.ends)),)
             used |= {v for end in ends for v in free_variables(end)}
         inner = tuple(g for g in definition.indices if bound and sums and g.variable not in used)
         return tuple(g for g in definition.indices if g not in inner), inner
@@ -241,7 +237,7 @@ class KeptNests:
         m[n, h, i] = …; O[n, i, h, d] = sum(exp(s - m[n, h, i]) * …)    ->    n, h, i and d
         """
         names = [g.variable for g in outer]
-        if any(variables(end) for g in outer for end in (g.range.start, g.range.stop)):
+        if any(g.range.variables for g in outer):
             return outer
         found: list[str] = []
         for array, accesses in reads_of(value).items():
@@ -302,8 +298,7 @@ def _without_known(g: Generator, facts: Facts) -> Generator:
 
 
 def _range(bounds: Range, own: Mapping[str, Index]) -> Range:
-    start, stop = substitute(bounds.start, own), substitute(bounds.stop, own)
-    return Range(start, stop, bounds.step)
+    return range_changed(bounds, lambda end: substitute(end, own))
 
 
 def _depth(value: Value) -> int:

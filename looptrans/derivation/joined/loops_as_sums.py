@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from looptrans.adjoint.carried.accumulating import accumulation, are_apart, arrays_in
+from looptrans.adjoint.carried.accumulating import accumulation, are_apart
 from looptrans.algebra.positional.cells import mentions
 from looptrans.algebra.positional.values import is_number
 from looptrans.analysis.api import is_written_once
 from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.joined.passes import NAMES
-from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
@@ -28,7 +27,7 @@ from looptrans.ir.index import Int, Var
 from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced
+from looptrans.ir.rewrite import cells_put_in
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -38,10 +37,21 @@ from looptrans.ir.value import (
     Read,
     Reduce,
     Value,
-    walk_value,
+    arrays_read,
+    cells_read,
+    reductions,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
+from looptrans.ir.walk import (
+    inner_bodies,
+    live_out,
+    nodes,
+    placed,
+    read_in,
+    relations_in,
+    targets_in,
+    written_in,
+)
 from looptrans.transforms.editing.tree import (
     Position,
     block_at,
@@ -157,14 +167,12 @@ def _is_pass(program: Program, position: Position, loop: Loop) -> bool:
     return any(_carries_a_row(other, None, moved=True) for other in alike) and not any(
         mentions(relation.access, other.variable) and relation.access.array in set_there
         for other in alike
-        for node in nodes(other.body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
+        for relation in relations_in(other.body)
     )
 
 
 def _has_fixed_ends(loop: Loop) -> bool:
-    ends = (loop.range.start, loop.range.stop)
+    ends = loop.range.ends
     return not any(index_variables(end) for end in ends)
 
 
@@ -194,7 +202,7 @@ def mixed_loops(program: Program) -> Iterator[Mixed]:
         if path.position in whole:
             continue
         body, variable = path.loop.body, path.variable
-        ends = (path.loop.range.start, path.loop.range.stop)
+        ends = path.loop.range.ends
         if path.loop.execution != "sequential" or any(index_variables(end) for end in ends):
             continue
         pieces: list[tuple[Node, ...]] = []
@@ -252,7 +260,7 @@ def _carries_a_row(loop: Loop, besides: Loop | None, *, moved: bool = False) -> 
                     moves = any(mentions(target, name) for name in inner)
                     moves |= target.rank > 0 and not moved
                     kept = not mentions(target, loop.variable)
-                    read = arrays_in(value)
+                    read = arrays_read(value)
                     read = read.union(*(made_of.get(name, ()) for name in read))
                     yield moves and kept and target.array in read
                     made_of[target.array] = read
@@ -383,12 +391,7 @@ def _left(loop: Loop, update: Assign) -> tuple[Node, ...]:
     if not any(_adds_up(node, loop.variable) for node in others):
         return ()
     target = update.targets[0]
-    meets = any(
-        not are_apart(relation.access, target)
-        for node in nodes(others)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-    )
+    meets = any(not are_apart(relation.access, target) for relation in relations_in(others))
     return () if meets else others
 
 
@@ -421,16 +424,14 @@ def _total(
     known = _temporaries(program, loop, given, target)
     if known is None:
         return None
-    body = _put(total, known)
+    body = cells_put_in(total, known)
     assert isinstance(body, Reduce)
     # A temporary that is read before it is set has been left by another iteration.
     if {cell.array for cell in known} & read_in((replace(update, values=(body,)),)):
         return None
-    bound = {
-        g.variable for p in walk_value(body.body) if isinstance(p, Reduce) for g in p.generators
-    }
-    read = [part.access for part in walk_value(body) if isinstance(part, Read)]
-    set_there = [t for node in nodes(left) if isinstance(node, Assign) for t in node.targets]
+    bound = {g.variable for p in reductions(body.body) for g in p.generators}
+    read = cells_read(body)
+    set_there = targets_in(left)
     if not all(are_apart(access, other) for access in read for other in set_there):
         return None
     if loop.variable in bound or not all(are_apart(access, target, where) for access in read):
@@ -464,9 +465,9 @@ def _temporaries(
             return None
         if own.array in live_out(program) or _looks_back(program.body, own, loop):
             return None
-        known[own] = _put(node.values[0], known)
+        known[own] = cells_put_in(node.values[0], known)
     # What one of them reads before it is set has been left by another iteration.
-    left = {a for value in known.values() for a in arrays_in(value)}
+    left = {a for value in known.values() for a in arrays_read(value)}
     return None if left & {cell.array for cell in known} else known
 
 
@@ -496,10 +497,6 @@ def _looks_back(body: tuple[Node, ...], cell: Access, besides: Loop) -> bool:
             return True
         is_set = is_set and not holds
     return False
-
-
-def _put(value: Value, known: dict[Access, Value]) -> Value:
-    return replaced(value, lambda p: known.get(p.access) if isinstance(p, Read) else None)
 
 
 def _first(before: tuple[Node, ...], target: Access) -> tuple[int, Const] | None:

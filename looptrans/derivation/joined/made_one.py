@@ -17,7 +17,7 @@ from looptrans.ir.diagnostic import Mistake
 from looptrans.ir.program import Program
 from looptrans.ir.step import same_names
 from looptrans.transforms.editing.accesses import sites_of
-from looptrans.transforms.editing.nest import finished
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.tree import LoopPath, loop_paths
 from looptrans.transforms.script import parse_script
 from looptrans.transforms.steps.fuse import MadeOne, made_one

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from looptrans.ir.index import variables
 from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.walk import AccessRelation, accesses, nodes
+from looptrans.ir.walk import loops_in, targets_in, touched
 from looptrans.transforms.editing.substitute import rename_variable
 
 
@@ -26,7 +25,7 @@ def merged(body: tuple[Node, ...]) -> tuple[Node, ...]:
     found: list[Node] = []
     for node in body:
         one = None
-        if found and not _sets(found[-1]) & {each.access.array for each in _touched(node)}:
+        if found and not _sets(found[-1]) & touched((node,)):
             one = _one(found[-1], node, ())
         if one is None:
             found.append(node)
@@ -79,23 +78,15 @@ def _numbers(body: tuple[Node, ...]) -> Iterator[Assign]:
 def _gathers_only(node: Node, around: tuple[str, ...]) -> bool:
     """Tell whether all that a statement is summed over are loops around, and some are."""
     inside = _variables(node)
-    targets = [t for each in nodes((node,)) if isinstance(each, Assign) for t in each.targets]
-    own = [{name for index in target.indices for name in variables(index)} for target in targets]
+    targets = targets_in((node,))
+    own = [target.variables for target in targets]
     return all(inside <= names and not set(around) <= names for names in own)
 
 
 def _variables(node: Node) -> set[str]:
-    return {each.variable for each in nodes((node,)) if isinstance(each, Loop)}
+    return {each.variable for each in loops_in((node,))}
 
 
 def _sets(node: Node) -> set[str]:
     """Return the arrays that statements set; numbers are set again where they are read."""
-    return {
-        each.access.array for each in _touched(node) if each.is_write and each.access.subscripts
-    }
-
-
-def _touched(node: Node) -> Iterator[AccessRelation]:
-    for each in nodes((node,)):
-        if isinstance(each, Assign | If):
-            yield from accesses(each)
+    return {target.array for target in targets_in((node,)) if target.subscripts}

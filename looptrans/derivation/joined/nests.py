@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from looptrans.adjoint.equations.facts import Facts, bounds_of
 from looptrans.algebra.positional.cells import condition_moved
 from looptrans.ir.affine import is_same
-from looptrans.ir.condition import Condition, Every, Relation
+from looptrans.ir.condition import Condition, Relation, conjuncts
 from looptrans.ir.index import (
     Arith,
     Extremum,
@@ -29,8 +29,7 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Reduce, Value, walk_value
-from looptrans.ir.walk import touched
+from looptrans.ir.value import Reduce, Value, has_reduction
 from looptrans.transforms.editing.tree import statements_in
 
 _INDICES = (Int, Var, Param, Arith, Neg, Extremum, Opaque, Let)
@@ -79,15 +78,7 @@ class Nest:
     @property
     def sums(self) -> dict[str, Value]:
         """The scalars that are sums of their own."""
-        return {
-            name: value
-            for name, value in self.scalars.items()
-            if any(isinstance(part, Reduce) for part in walk_value(value))
-        }
-
-    def touched(self, *, writes: bool) -> set[str]:
-        """Return the arrays and scalars it writes, or those it reads."""
-        return touched(self.way[:1], writes=writes)
+        return {name: value for name, value in self.scalars.items() if has_reduction(value)}
 
 
 def nests_of(program: Program) -> tuple[Nest, ...]:
@@ -200,14 +191,13 @@ def quotients_of(program: Program, nest: Nest) -> tuple[Quotient, ...]:
         end = Arith("+", loop.range.start, divisor)
         if around.start != Int(0) or around.step != 1 or not is_same(loop.range.stop, end):
             continue
-        for contract in program.contracts:
-            match contract.condition:
+        for condition in program.stated:
+            match condition:
                 case Relation("==", stop, Arith("*", a, b)) | Relation(
                     "==", Arith("*", a, b), stop
                 ):
-                    if {a, b} == {around.stop, divisor} and not contract.generators:
-                        text = contract.condition
-                        found.append(Quotient(outer, loop.variable, divisor, stop, text))
+                    if {a, b} == {around.stop, divisor}:
+                        found.append(Quotient(outer, loop.variable, divisor, stop, condition))
                         break
                 case _:
                     pass
@@ -258,7 +248,7 @@ def _said(nest: Nest, without: set[str] | frozenset[str] = frozenset()) -> list[
         if loop.variable not in without:
             found += bounds_of(loop.variable, loop.range)
     for condition in nest.conditions:
-        found += condition.parts if isinstance(condition, Every) else [condition]
+        found += conjuncts(condition)
     return found
 
 

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from looptrans.adjoint.equations.definitions import range_moved
 from looptrans.adjoint.equations.solving import replacing
-from looptrans.algebra.positional.cells import condition_moved, value_moved
+from looptrans.algebra.positional.cells import condition_moved, range_moved, value_moved
 from looptrans.derivation.joined.gathering import gathered, named, put, require_apart, require_sums
-from looptrans.derivation.joined.nests import (
-    Nest,
-    quotients_of,
-    same_iterations,
-    same_sums,
-)
+from looptrans.derivation.joined.nests import Nest, quotients_of, same_iterations, same_sums
 from looptrans.derivation.one_loop.writing import reread
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.index import Arith, Var
 from looptrans.ir.listing import condition_text
-from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import (
-    access_changed,
-    condition_changed,
-    replaced,
-    rewritten,
-    value_changed,
-    with_accesses,
-)
-from looptrans.ir.value import Access, Generator, Read, Reduce, Value, walk_value
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.rewrite import indices_changed, replaced, with_accesses
+from looptrans.ir.value import Access, Generator, Read, Reduce, Value, arrays_read
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import touched
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.substitute import rename_variable, without_binders
 
@@ -58,7 +45,7 @@ def one_nest(program: Program, guest: str, host: str) -> DerivationStep:
     for nest in (mine, theirs):
         require_sums(program, nest)
     body = _inside(program, mine, theirs, names)
-    once = _worked_out_twice(program, theirs, body)
+    once = _worked_out_twice(theirs, body)
     block = _without(theirs.block, once)
     # What is kept is called as what comes first in the listing is.
     order = [array.name for array in program.arrays]
@@ -111,31 +98,13 @@ def _inside(program: Program, guest: Nest, host: Nest, names: dict[str, str]) ->
     body = loop.body
     for quotient in quotients_of(program, host):
         of = Arith("//", Var(quotient.inner), quotient.divisor)
-        body = _divided(body, of, quotient.outer)
+        body = indices_changed(body, replacing(of, Var(quotient.outer)))
     return body
 
 
-def _divided(body: tuple[Node, ...], quotient: Arith, variable: str) -> tuple[Node, ...]:
-    """Write a variable for the quotient that it is."""
-    put = replacing(quotient, Var(variable))
-
-    def change(node: Node) -> tuple[Node, ...]:
-        match node:
-            case Assign():
-                targets = tuple(access_changed(t, put) for t in node.targets)
-                values = tuple(value_changed(v, put) for v in node.values)
-                return (replace(node, targets=targets, values=values),)
-            case If():
-                return (replace(node, condition=condition_changed(node.condition, put)),)
-            case _:
-                return (node,)
-
-    return rewritten(body, change)
-
-
-def _worked_out_twice(program: Program, host: Nest, guest: tuple[Node, ...]) -> dict[str, str]:
+def _worked_out_twice(host: Nest, guest: tuple[Node, ...]) -> dict[str, str]:
     """Return the scalars of a nest that the other one works out too, with what they are there."""
-    changed = touched((*guest, *host.block), writes=True)
+    changed = written_in((*guest, *host.block))
     known: dict[Value, str] = {}
     mine = Nest(0, (), guest).scalars
     for name, value in mine.items():
@@ -143,13 +112,9 @@ def _worked_out_twice(program: Program, host: Nest, guest: tuple[Node, ...]) -> 
     once: dict[str, str] = {}
     for name, value in host.scalars.items():
         inner = _canonical(_with_names(value, once))
-        if inner in known and not _read(inner) & (changed - set(mine)):
+        if inner in known and not arrays_read(inner) & (changed - set(mine)):
             once[name] = known[inner]
     return once
-
-
-def _read(value: Value) -> set[str]:
-    return {part.access.array for part in walk_value(value) if isinstance(part, Read)}
 
 
 def _with_names(value: Value, names: dict[str, str]) -> Value:

@@ -14,12 +14,10 @@ from looptrans.derivation.one_loop.bodies import (
     once_each,
     position_of,
     ranges_in,
-    read_in,
     renamed,
     require_separate,
     rest_of,
     worked_out,
-    written_in,
 )
 from looptrans.derivation.one_loop.reading import as_written, over_listing
 from looptrans.derivation.one_loop.state import change_and_guard
@@ -37,8 +35,9 @@ from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.value import Access, Const
 from looptrans.ir.verdict import Certificate
+from looptrans.ir.walk import read_in, written_in
 from looptrans.transforms.editing.accesses import listed
-from looptrans.transforms.editing.nest import block_at, loops_around, replace_at, statements_in
+from looptrans.transforms.editing.tree import block_at, loops_around, replace_at, statements_in
 
 
 def one_pass(program: Program, *loops: str) -> DerivationStep:

@@ -17,12 +17,10 @@ from dataclasses import dataclass, replace
 
 from looptrans.adjoint.written.wide import is_of_no_product, is_wide_sum
 from looptrans.derivation.joined.apart import handed
-from looptrans.derivation.one_loop.bodies import read_in, written_in
 from looptrans.derivation.one_loop.writing import Writer, done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.frontend.elements import element_of
 from looptrans.ir.condition import ALWAYS
-from looptrans.ir.index import variables as index_variables
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced_part
@@ -36,14 +34,15 @@ from looptrans.ir.value import (
     Reduce,
     Select,
     Value,
+    arrays_read,
     free_variables,
+    has_reduction,
     value_children,
     walk_value,
 )
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import placed
-from looptrans.transforms.editing.nest import replace_at
-from looptrans.transforms.editing.tree import Position, block_at, node_at, statements_in
+from looptrans.ir.walk import placed, read_in, reductions_in, written_in
+from looptrans.transforms.editing.tree import Position, block_at, node_at, replace_at, statements_in
 
 NAMES = {"sum": "sum", "max": "maximum", "min": "minimum"}
 
@@ -118,8 +117,7 @@ def _sums_over(node: Node, wanted: Range) -> bool:
 
 
 def _is_pass(node: Node, wanted: Range, outer: str) -> bool:
-    ends = (*index_variables(wanted.start), *index_variables(wanted.stop))
-    if outer in ends:
+    if outer in wanted.variables:
         return False
     return _sums_over(node, wanted) or (isinstance(node, Loop) and node.range == wanted)
 
@@ -140,9 +138,7 @@ def sums_of_sums(program: Program) -> Iterator[str]:
         found = _sum_of(place.node)
         if found is None or found.function != "sum" or found != place.node.values[0]:
             continue
-        several = len(found.generators) > 1 or any(
-            isinstance(part, Reduce) for part in walk_value(found.body)
-        )
+        several = len(found.generators) > 1 or has_reduction(found.body)
         if several and any(isinstance(part, Call) for part in walk_value(found.body)):
             yield place.label
 
@@ -170,19 +166,14 @@ def wide_sums(program: Program) -> Iterator[str]:
 
 def count_of_costly_sums(program: Program) -> int:
     """Return how many sums are written that go over more than a block, or make no product."""
-    return sum(is_wide_sum(program, each) or is_of_no_product(each) for each in _sums(program))
+    return sum(
+        is_wide_sum(program, each) or is_of_no_product(each) for each in reductions_in(program.body)
+    )
 
 
 def count_of_sums(program: Program) -> int:
     """Return how many sums, maxima and minima are written."""
-    return sum(1 for _ in _sums(program))
-
-
-def _sums(program: Program) -> Iterator[Reduce]:
-    for place in placed(program):
-        if isinstance(place.node, Assign):
-            for value in place.node.values:
-                yield from (part for part in walk_value(value) if isinstance(part, Reduce))
+    return sum(1 for _ in reductions_in(program.body))
 
 
 def sum_as_loop(program: Program, label: str) -> DerivationStep:
@@ -211,7 +202,7 @@ def sum_as_loop(program: Program, label: str) -> DerivationStep:
         start = Const(0)
     writer = Writer(program)
     cell = node.targets[0]
-    read = {v.access.array for v in walk_value(found) if isinstance(v, Read)}
+    read = arrays_read(found)
     behind: tuple[Node, ...] = ()
     # An array of integers rounds once, and not at every term.
     rounds = elements[cell.array] == "int" and kind == "float"

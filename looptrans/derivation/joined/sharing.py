@@ -12,11 +12,7 @@ from collections.abc import Sequence
 from looptrans.analysis.kept_flow import flow_of
 from looptrans.derivation.joined.flows import carrying
 from looptrans.derivation.joined.gathering import gathered, named, require_apart
-from looptrans.derivation.joined.nests import (
-    Nest,
-    nests_of,
-    same_sums,
-)
+from looptrans.derivation.joined.nests import Nest, nests_of, same_sums
 from looptrans.derivation.joined.one_nest import one_nest
 from looptrans.derivation.joined.with_atomics import with_atomics
 from looptrans.derivation.step import FORMS, Alternative, DerivationStep, Form, NotDone

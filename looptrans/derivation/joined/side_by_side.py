@@ -12,14 +12,22 @@ for i: for j: total = total + …     as one loop neither would be free
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from looptrans.adjoint.written.wide import is_of_no_product
 from looptrans.algebra.positional.cells import are_apart, is_looked_up, mentions
 from looptrans.ir.index import Var, variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.value import Access, Read, Reduce, walk_value
-from looptrans.ir.walk import Placed, accesses, nodes, placed
+from looptrans.ir.program import Assign, Loop, Program
+from looptrans.ir.value import Read, Reduce, walk_value
+from looptrans.ir.walk import (
+    Placed,
+    accesses_in,
+    assignments,
+    loops_in,
+    nodes,
+    placed,
+    reductions_in,
+    targets_in,
+    touched,
+)
 from looptrans.transforms.editing.substitute import rename_variable
 from looptrans.transforms.editing.tree import statements_in
 
@@ -43,7 +51,9 @@ def worth_joining(program: Program, first: Loop, second: Loop) -> bool:
         second = rename_variable(second, second.variable, first.variable)
     if not _alike(first, second) or _looks_into(first, second):
         return False
-    if any(map(is_of_no_product, _sums(first))) != any(map(is_of_no_product, _sums(second))):
+    if any(map(is_of_no_product, reductions_in(first.body))) != any(
+        map(is_of_no_product, reductions_in(second.body))
+    ):
         return False
     one, other = _inner(first), _inner(second)
     if len(first.body) == len(second.body) == len(one) == len(other) == 1:
@@ -64,7 +74,9 @@ def _sums_apart(one: list[Loop], other: list[Loop]) -> bool:
 
     In one block there is less room for each; what is handed over are numbers of rows.
     """
-    first, second = ([loop for loop in each if any(_sums(loop))] for each in (one, other))
+    first, second = (
+        [loop for loop in each if any(reductions_in(loop.body))] for each in (one, other)
+    )
     ranges = {loop.range for loop in first}
     return bool(first) and bool(second) and not any(loop.range in ranges for loop in second)
 
@@ -76,12 +88,11 @@ def _looks_into(first: Loop, second: Loop) -> bool:
     """
     summed = {
         target.array
-        for node in nodes(first.body)
-        if isinstance(node, Assign)
+        for node in assignments(first.body)
         for target, value in zip(node.targets, node.values, strict=False)
         if any(isinstance(p, Reduce) or p == Read(target) for p in walk_value(value))
     }
-    return any(a.array in summed and is_looked_up(a) for a in _touched((second,)))
+    return any(a.array in summed and is_looked_up(a) for a in accesses_in((second,)))
 
 
 def _alike(first: Loop, second: Loop) -> bool:
@@ -116,27 +127,19 @@ def _share(program: Program, first: Loop, second: Loop) -> bool:
         if any(isinstance(n, Loop) and n.variable == first.variable for n in nodes(second.body)):
             return False
         second = rename_variable(second, second.variable, first.variable)
-    here = {a for a in _touched((first,)) if mentions(a, first.variable)}
-    both = {a for a in _touched((second,)) if a in here}
-    set_here = set(_touched((first,), writes=True))
-    waits = both & {*set_here, *_touched((second,), writes=True)}
-    if not waits and any(_sums(first)) and any(_sums(second)):
-        inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
-        inside |= {g.variable for each in _sums(first) for g in each.generators}
+    here = {a for a in accesses_in((first,)) if mentions(a, first.variable)}
+    both = {a for a in accesses_in((second,)) if a in here}
+    set_here = set(targets_in((first,)))
+    waits = both & {*set_here, *targets_in((second,))}
+    if not waits and any(reductions_in(first.body)) and any(reductions_in(second.body)):
+        inside = {node.variable for node in loops_in(first.body)}
+        inside |= {g.variable for each in reductions_in(first.body) for g in each.generators}
         both = {a for a in both if any(inside & set(variables(index)) for index in a.indices)}
     if _alike(first, second):
         nested = bool(_inner(first)) and bool(_inner(second))
         # What one sets waits in memory for the other unless they are made one.
         return bool(both) and not (waits and nested and not worth_joining(program, first, second))
-    return bool(both) and not waits and bool(set_here & set(_touched((second,))))
-
-
-def _sums(loop: Loop) -> Iterator[Reduce]:
-    """Yield the sums that statements in a loop work out."""
-    for node in nodes(loop.body):
-        if isinstance(node, Assign):
-            for value in node.values:
-                yield from (p for p in walk_value(value) if isinstance(p, Reduce))
+    return bool(both) and not waits and bool(set_here & set(accesses_in((second,))))
 
 
 def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
@@ -145,15 +148,15 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
     A matrix for each iteration is no row: what it is made by, and used by, runs in parallel apart.
     What reads the number of its own row, as `L[i] = m[i] + log(l[i])`, is nothing else.
     """
-    inside = {node.variable for node in nodes(first.body) if isinstance(node, Loop)}
-    cells = set(_touched((first,), writes=True))
+    inside = {node.variable for node in loops_in(first.body)}
+    cells = set(targets_in((first,)))
     written = {cell.array for cell in cells}
     for cell in cells:
         if sum(bool(inside & set(variables(index))) for index in cell.indices) > 1:
             written.discard(cell.array)
-    touched = tuple(_touched((second,)))
+    read = tuple(accesses_in((second,)))
     handed = written & {
-        c.array for c in cells for a in touched if a.array == c.array and not are_apart(c, a)
+        c.array for c in cells for a in read if a.array == c.array and not are_apart(c, a)
     }
     known = set(statements_in((first, second)))
     others = [
@@ -163,7 +166,7 @@ def _hands_over(program: Program, first: Loop, second: Loop) -> bool:
         and place.node.label not in known
         and not _goes_over(place, handed)
     ]
-    return bool(handed) and not handed & {a.array for a in _touched(tuple(others))}
+    return bool(handed) and not handed & touched(tuple(others))
 
 
 def _goes_over(place: Placed, arrays: set[str]) -> bool:
@@ -171,14 +174,6 @@ def _goes_over(place: Placed, arrays: set[str]) -> bool:
     own = tuple(Var(loop.variable) for loop in place.loops)
     return all(
         access.indices == own[: len(access.indices)]
-        for access in _touched((place.node,))
+        for access in accesses_in((place.node,))
         if access.array in arrays
     )
-
-
-def _touched(body: tuple[Node, ...], *, writes: bool = False) -> Iterator[Access]:
-    for node in nodes(body):
-        if isinstance(node, Assign | If):
-            for relation in accesses(node):
-                if relation.is_write or not writes:
-                    yield relation.access

@@ -7,9 +7,7 @@ from dataclasses import replace
 from looptrans.algebra.positional.cells import is_own_cell
 from looptrans.analysis import api
 from looptrans.derivation.joined.gathering import gathered, named, put, require_sums
-from looptrans.derivation.joined.nests import (
-    Nest,
-)
+from looptrans.derivation.joined.nests import Nest
 from looptrans.derivation.one_loop.writing import reread
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.program import Assign, Atomic, Node, Program

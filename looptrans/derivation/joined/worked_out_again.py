@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from looptrans.adjoint.carried.accumulating import arrays_in
 from looptrans.adjoint.equations.definitions import Definition, reads_of
 from looptrans.adjoint.equations.made_whole import looked_into
 from looptrans.adjoint.equations.size import sizes_of
@@ -32,7 +31,7 @@ from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.index import Var, variables
 from looptrans.ir.program import Assign, Program
-from looptrans.ir.value import Access, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Read, Reduce, Value, arrays_read, walk_value
 from looptrans.ir.walk import placed
 from looptrans.transforms.editing.accesses import sites_of
 
@@ -60,9 +59,9 @@ def in_several_nests(program: Program) -> tuple[str, ...]:
             continue
         (target,), (value, *_) = node.targets, node.values
         own = all(mentions(target, loop.variable) for loop in place.loops)
-        if target.array in local and own and target.array in arrays_in(value):
+        if target.array in local and own and target.array in arrays_read(value):
             found[target.array] = None
-        for name in local & set(arrays_in(value)):
+        for name in local & arrays_read(value):
             if written[name] - {place.position[0]}:
                 found[name] = None
         if target.array in local:
@@ -180,7 +179,7 @@ def _is_of_a_row(program: Program, array: str) -> bool:
         any(
             set(variables(end)) & {outer.variable for outer in place.loops[:number]}
             for number, loop in enumerate(place.loops)
-            for end in (loop.range.start, loop.range.stop)
+            for end in loop.range.ends
         )
         for place in writes
     )
@@ -300,11 +299,7 @@ class _Again(KeptNests):
                 for reads in reads_of(self.inlined(definition.value)).values()
                 for read in reads
             )
-            spoken = [
-                {n for i in read.indices for n in variables(i)}
-                for read in accesses
-                if len(read.indices) > 1
-            ]
+            spoken = [read.variables for read in accesses if len(read.indices) > 1]
             if not set(definition.variables).intersection(*spoken):
                 return False
         return True

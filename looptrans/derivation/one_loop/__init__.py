@@ -3,5 +3,5 @@
 read and written          bodies, reading, writing, loop, joining
 the empty prefix          guard, guards
 another state             state, logarithms
-blocks and parts          blocks, digits, parts, two_nests
+blocks and parts          blocks, digits, pieces, parts, two_nests
 """

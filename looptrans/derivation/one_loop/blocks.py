@@ -1,11 +1,11 @@
 """A loop in blocks: each block's result at once, appended by the combine operator.
 
 for j0 in range(0, N, 64):
-m_b = the maximum of the block        c1 = max_j x1
-l_b = the sum of the block            c2 = sum_j exp(x1 - c1)
-m_ij0 = max(m[i], m_b)                t1 = max(s1, b1)
-l[i] = l[i] * … + l_b * …             t2 = s2 * exp(s1 - t1) + b2 * exp(b1 - t1)
-m[i] = m_ij0
+    m_b = the maximum of the block        c1 = max_j x1
+    l_b = the sum of the block            c2 = sum_j exp(x1 - c1)
+    m_ij0 = max(m[i], m_b)                t1 = max(s1, b1)
+    l[i] = l[i] * … + l_b * …             t2 = s2 * exp(s1 - t1) + b2 * exp(b1 - t1)
+    m[i] = m_ij0
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from looptrans.derivation.one_loop.bodies import (
     ranges_in,
     rest_of,
     worked_out,
-    written_in,
 )
 from looptrans.derivation.one_loop.guards import at_infinity, extrema, require_proved, unguarded
 from looptrans.derivation.one_loop.joining import (
@@ -58,10 +57,11 @@ from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Binary, Call, Create, Range, Read, Real, Select, Value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import nodes, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.extents import extent
-from looptrans.transforms.editing.nest import fresh_name, loops_around, replace_at, statements_in
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import loops_around, replace_at, statements_in
 from looptrans.transforms.steps.strip_mine import strip, strip_mine
 
 
@@ -137,7 +137,7 @@ class _Blocks:
         inner = replace(node, range=strip(node.range, over, self.size), leading=())
         ranges = ranges_in(program, labels_of(step))
         parts = self._components(writer, ranges)
-        declared = self._declarations(writer, parts, ranges)
+        declared = self._declarations(parts, ranges)
         around = [path.variable for path in loops_around(program, position)]
         loops = self._gathered(writer, rest, inner, parts, ranges, over, around)
         joins, given = self._joins(parts)
@@ -209,7 +209,7 @@ class _Blocks:
         return found
 
     def _declarations(
-        self, writer: Writer, parts: list[_Component], ranges: dict[str, Range]
+        self, parts: list[_Component], ranges: dict[str, Range]
     ) -> tuple[Declaration, ...]:
         return tuple(
             Declaration(

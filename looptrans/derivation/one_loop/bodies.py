@@ -22,7 +22,6 @@ from looptrans.ir.index import Var
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.remember import remembered
-from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import (
     Access,
     Const,
@@ -35,7 +34,16 @@ from looptrans.ir.value import (
     rank_of,
     walk_value,
 )
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes, placed
+from looptrans.ir.walk import (
+    accesses,
+    assignments,
+    inner_bodies,
+    live_out,
+    nodes,
+    placed,
+    read_in,
+    written_in,
+)
 from looptrans.transforms.editing.substitute import rename_variable
 from looptrans.transforms.editing.tree import walk_positions
 
@@ -152,7 +160,7 @@ def rest_of(
     for label, values in iteration.computed:
         if any(_looks_at(value, iteration, states, staying) for value in values):
             gone.add(label)
-    own = {n.label for n in nodes(iteration.loop.body) if isinstance(n, Assign)}
+    own = {n.label for n in assignments(iteration.loop.body)}
     gone &= own
     _require_one_value(iteration, gone)
     _require_unseen(program, iteration, gone - set(writers), states)
@@ -169,7 +177,7 @@ def rest_of(
         return isinstance(node, Assign) and node.label in gone
 
     body = without(iteration.loop.body, drop)
-    kept = {n.label for n in nodes(body) if isinstance(n, Assign)}
+    kept = {n.label for n in assignments(body)}
     lost = own - gone - kept
     if lost:
         # What went with a test of the state may go where only what goes as well looks at it.
@@ -215,22 +223,10 @@ def _looks_at(
     for cell in iteration.states_in(value):
         if not any(same_cell(cell, other) for other in staying):
             return True
-    for part in walk_value(plain(value, iteration)):
+    for part in walk_value(iteration.plain(value)):
         if isinstance(part, Read) and any(same_cell(part.access, cell) for cell in states):
             return True
     return False
-
-
-def plain(value: Value, iteration: Iteration) -> Value:
-    """Return a value of an iteration over the listing's names."""
-    found = {name: origin.family.access for name, origin in iteration.found.items()}
-
-    def change(part: Value) -> Value | None:
-        if isinstance(part, Real) and part.name in found:
-            return Read(found[part.name])
-        return None
-
-    return replaced(value, change)
 
 
 def _require_one_value(iteration: Iteration, gone: set[str]) -> None:
@@ -331,12 +327,7 @@ def worked_out(rests: Iterable[Rest], body: tuple[Node, ...], loop: str) -> dict
     """
     direct = {node.label: node for node in body if isinstance(node, Assign)}
     # What a name has in the end is what it was given last.
-    last = {
-        target.array: node.label
-        for node in nodes(body)
-        if isinstance(node, Assign)
-        for target in node.targets
-    }
+    last = {target.array: node.label for node in assignments(body) for target in node.targets}
     found: dict[Value, Value] = {}
     for rest in rests:
         here = {rest.loop.variable: Var(loop)}
@@ -344,7 +335,7 @@ def worked_out(rests: Iterable[Rest], body: tuple[Node, ...], loop: str) -> dict
             kept = direct.get(label)
             if kept is None or len(kept.targets) != 1 or last[kept.targets[0].array] != label:
                 continue
-            value = _with_variable(plain(values[0], rest.iteration), here)
+            value = _with_variable(rest.iteration.plain(values[0]), here)
             if isinstance(value, Const | Real | IndexValue) or rank_of(value) > 1:
                 continue
             found.setdefault(value, Read(kept.targets[0]))
@@ -389,24 +380,6 @@ def _is_repeated(first: Node, second: Node) -> bool:
 
 def _writes_any(body: list[Node], arrays: set[str]) -> bool:
     return bool(written_in(tuple(body)) & arrays)
-
-
-def written_in(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays that a block writes."""
-    return {
-        target.array for node in nodes(body) if isinstance(node, Assign) for target in node.targets
-    }
-
-
-def read_in(body: tuple[Node, ...]) -> set[str]:
-    """Return the arrays that a block reads."""
-    return {
-        relation.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign) or (isinstance(node, If) and node.label is not None)
-        for relation in accesses(node)
-        if not relation.is_write
-    }
 
 
 def require_separate(rests: tuple[Rest, ...], states: tuple[Access, ...], loop: str) -> None:

@@ -24,9 +24,15 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed
 from looptrans.ir.value import Access, Range, Whole
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.editing.nest import binders, find_loop, fresh_name, names_used, replace_at
-from looptrans.transforms.editing.tree import LoopPath, loop_paths, statements_in
+from looptrans.ir.walk import accesses, loops_in, nodes
+from looptrans.transforms.editing.naming import binders, fresh_name, names_used
+from looptrans.transforms.editing.tree import (
+    LoopPath,
+    find_loop,
+    loop_paths,
+    replace_at,
+    statements_in,
+)
 
 Factors = Counter[Index]
 
@@ -175,9 +181,9 @@ def _count(program: Program, loop: Loop, radix: Index) -> tuple[Index, str] | No
     left = _over(stop, radix)
     if left is not None and left != Int(1):
         return left, f"{loop.variable} goes up to {index_text(stop)}"
-    for contract in program.contracts:
-        match contract.condition:
-            case Relation("==", left_side, right_side) if not contract.generators:
+    for condition in program.stated:
+        match condition:
+            case Relation("==", left_side, right_side):
                 for one, other in ((left_side, right_side), (right_side, left_side)):
                     count = _over(other, radix) if one == stop else None
                     if count is not None and count != Int(1):
@@ -232,7 +238,7 @@ def _over(index: Index, divisor: Index) -> Index | None:
 def _shares(loop: Loop, digits: Digits) -> tuple[int, int]:
     """Return how many accesses within inner loops go along the high digit alone, and the low."""
     high, low = Var("high digit"), Var("low digit")
-    inside = {node.variable for node in nodes(loop.body) if isinstance(node, Loop)}
+    inside = {node.variable for node in loops_in(loop.body)}
     found = [0, 0]
     for access in _accesses(loop):
         own = [s for s in access.subscripts if not isinstance(s, Whole)]

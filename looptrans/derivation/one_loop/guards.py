@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf, isinf
+from math import inf
 
 from looptrans.algebra.iterations.infinities import without_tests
 from looptrans.algebra.iterations.recurrence import Recurrence
@@ -22,10 +22,20 @@ from looptrans.algebra.operators.tried import in_cells
 from looptrans.algebra.positional.values import names_of, put, without_repeats
 from looptrans.derivation.one_loop.writing import at_least_one, with_next_values
 from looptrans.derivation.step import NotDone
-from looptrans.ir.condition import Condition, Data, Every
+from looptrans.ir.condition import Condition, Data, conjuncts
 from looptrans.ir.listing import access_text
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Binary, Call, Compare, Const, Real, Select, Value, walk_value
+from looptrans.ir.value import (
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Real,
+    Select,
+    Value,
+    infinity,
+    walk_value,
+)
 from looptrans.transforms.editing.accesses import listed
 
 
@@ -68,13 +78,6 @@ def _as_written(term: Value, update: Value) -> Value:
     parts = (p for p in walk_value(update) if isinstance(p, Call) and p.function in ("max", "min"))
     offered = (each for part in parts for each in part.arguments if each != term)
     return next((each for each in offered if is_the_same(each, term)), term)
-
-
-def infinity(value: Value) -> float | None:
-    """Return an infinite literal, or None."""
-    if isinstance(value, Const) and isinstance(value.value, float) and isinf(value.value):
-        return value.value
-    return None
 
 
 def starts_infinite(step: Recurrence) -> bool:
@@ -225,7 +228,7 @@ def masked(
 
 
 def _tested(condition: Condition) -> set[str]:
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
+    parts = conjuncts(condition)
     return {name for part in parts if isinstance(part, Data) for name in names_of(part.value)}
 
 
@@ -254,9 +257,8 @@ def unguarded(step: Recurrence) -> tuple[Recurrence, dict[str, Condition]]:
 
 def _over_next(condition: Condition, updates: Mapping[str, Value]) -> Condition | None:
     """Return a guard over next values; None where the condition is no guard."""
-    parts = condition.parts if isinstance(condition, Every) else (condition,)
     found = []
-    for part in parts:
+    for part in conjuncts(condition):
         match part:
             case Data(Compare(">" | "<" as op, tested, bound)):
                 start = infinity(bound)

@@ -31,7 +31,7 @@ from looptrans.ir.listing import access_text
 from looptrans.ir.program import Node, Program
 from looptrans.ir.value import Access, Holds, Read, Select, Value
 from looptrans.transforms.editing.accesses import listed
-from looptrans.transforms.editing.nest import loops_around, replace_at, statements_in
+from looptrans.transforms.editing.tree import loops_around, replace_at, statements_in
 
 
 def loop_read(program: Program, loop: str) -> Recurrence:

@@ -19,7 +19,7 @@ from looptrans.algebra.positional.values import put, without_repeats
 from looptrans.derivation.one_loop.bodies import recurrence_of
 from looptrans.derivation.one_loop.writing import folded
 from looptrans.derivation.step import NotDone
-from looptrans.ir.condition import Condition, Data, Every, Not, Relation, Some
+from looptrans.ir.condition import Condition, Data, Relation, conjuncts, with_tests
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Program
 from looptrans.ir.rewrite import replaced
@@ -162,8 +162,7 @@ def _chosen(value: Value, old: Value) -> tuple[set[Condition], Value]:
     """Return under which conditions a value is not the old one, and what it is then."""
     conditions: set[Condition] = set()
     while isinstance(value, Select) and value.otherwise == old:
-        tested = value.condition
-        conditions |= set(tested.parts) if isinstance(tested, Every) else {tested}
+        conditions.update(conjuncts(value.condition))
         value = value.chosen
     return conditions, value
 
@@ -182,14 +181,8 @@ def _with_choices_named(left: Value, right: Value) -> tuple[Value, Value]:
 
 def _as_values(condition: Condition) -> Holds:
     """Return a condition in which comparisons of indices are values, so that they get names."""
-    match condition:
-        case Relation():
-            return Holds(Data(Holds(condition)))
-        case Every(parts):
-            return Holds(Every(tuple(_as_values(part).condition for part in parts)))
-        case Some(parts):
-            return Holds(Some(tuple(_as_values(part).condition for part in parts)))
-        case Not(part):
-            return Holds(Not(_as_values(part).condition))
-        case _:
-            return Holds(condition)
+    return Holds(
+        with_tests(
+            condition, lambda test: Data(Holds(test)) if isinstance(test, Relation) else test
+        )
+    )

@@ -14,7 +14,7 @@ from looptrans.algebra.other_states.change_of_state import (
 )
 from looptrans.algebra.positional.numbers import NoNumber, evaluate, exact
 from looptrans.algebra.positional.values import ZERO, divide, names_of, put
-from looptrans.derivation.one_loop.bodies import labels_of, position_of, ranges_in, written_in
+from looptrans.derivation.one_loop.bodies import labels_of, position_of, ranges_in
 from looptrans.derivation.one_loop.guards import (
     conditions,
     guard_laws,
@@ -31,6 +31,7 @@ from looptrans.ir.condition import Condition, Data
 from looptrans.ir.listing import access_text, value_text
 from looptrans.ir.program import Assign, Loop, Node, Program
 from looptrans.ir.value import Compare, Const, Range, Read, Select, Value, walk_value
+from looptrans.ir.walk import written_in
 from looptrans.transforms.editing.accesses import listed
 
 

@@ -13,30 +13,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.algebra.positional.cells import is_own_cell
-from looptrans.derivation.one_loop.bodies import read_in, written_in
-from looptrans.derivation.one_loop.parts import Pieces, order_of_parts, pieces, sequences
+from looptrans.derivation.one_loop.parts import order_of_parts
+from looptrans.derivation.one_loop.pieces import Pieces, pieces, sequences
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, extremum, total
 from looptrans.ir.facts import DependenceReport
-from looptrans.ir.index import (
-    Arith,
-    Extremum,
-    Index,
-    Int,
-    Var,
-    opaque_terms,
-    variables,
-)
+from looptrans.ir.index import Arith, Extremum, Index, Int, Var, opaque_terms, variables
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.value import Access, Range
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes, placed
+from looptrans.ir.walk import accesses, live_out, nodes, placed, read_in, written_in
 from looptrans.transforms.editing.accesses import listed
 from looptrans.transforms.editing.extents import End, declared_end, extent_along, extreme
-from looptrans.transforms.editing.nest import loops_around
-from looptrans.transforms.editing.tree import LoopPath
+from looptrans.transforms.editing.tree import LoopPath, loops_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +154,7 @@ def _cut(program: Program, made: Pieces, around: list[Loop]) -> Range:
     Raises:
         NotDone: It is not known how far the loop runs.
     """
-    ranges = {loop.variable: loop.range for loop in around}
+    ranges = ranges_by_name(around)
     bounds = made.node.range
     begin = _end(program, bounds.start, ranges, "lowest")
     end = _end(program, bounds.stop, ranges, "highest")
@@ -210,7 +202,7 @@ def _locals(program: Program, made: Pieces) -> frozenset[str]:
     """Return what lives within an iteration: names that are neither created nor returned."""
     created = {n.array for n in program.body if isinstance(n, Declaration)}
     handed = {declared.array for declared in made.declared}
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     every = {array.name for array in made.writer.program.arrays}
     return frozenset(every - created - handed - inputs - set(live_out(program)))
 
@@ -255,7 +247,7 @@ def _shared_out(
     for name in sorted(written_in((*kept, *made.body)) & (written_in(others) | read_in(others))):
         if name in own and name not in made.leaving:
             array = next(a for a in made.writer.program.arrays if a.name == name)
-            shape = tuple(extent for extent in array.shape if extent is not None)
+            shape = array.extents
             names[name] = made.writer.array(f"{name}_part", shape, array.element)
 
     def renamed(access: Access) -> Access:
@@ -342,7 +334,7 @@ def left_over(nests: TwoNests, flow: DependenceReport) -> tuple[tuple[str, str],
     places = {place.label: place for place in placed(nests.whole)}
     found: dict[tuple[int, ...], tuple[str, str]] = {}
     for edge in flow.dependences:
-        level = next((n for n, sign in enumerate(edge.direction) if sign != "="), None)
+        level = edge.level
         if level is not None:
             place = places[edge.source]
             variable, at = place.loops[level].variable, place.loop_positions[level]

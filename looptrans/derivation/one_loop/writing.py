@@ -43,7 +43,9 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.transforms.editing.nest import finished, fresh_name, statements_in
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import statements_in
 
 
 @dataclass(frozen=True, slots=True)

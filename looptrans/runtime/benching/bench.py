@@ -87,7 +87,7 @@ def ceiling(dtype: str, machine: Machine) -> Case:
     sizes = {"M": extent, "N": extent, "K": extent}
     work = Product("torch.matmul", (), ("i", "j", "k"), extent**3)
     moved = 3 * extent**2 * getattr(torch, dtype).itemsize
-    row = _tried(Row("torch.matmul", "ceiling"), machine, run)
+    row = _tried(Row("torch.matmul", "ceiling"), run)
     return Case("matrix product", "forward", sizes, (work,), moved, (row,))
 
 
@@ -135,7 +135,7 @@ class _Case:
             return replace(row, configurations=_configurations(self.plan.subject.modules))
 
         row = Row(OURS, "emitted", reason=self.plan.problem)
-        return row if row.reason else _tried(row, self.machine, run)
+        return row if row.reason else _tried(row, run)
 
     def other(self, other: Other) -> Row:
         """Run what else could be called, compare it, and time it."""
@@ -156,7 +156,7 @@ class _Case:
         row = Row(other.name, "other", reason=self.plan.problem)
         if not row.reason and not self.ready:
             row = replace(row, reason="there are no arguments to call it with")
-        return row if row.reason else _tried(row, self.machine, run)
+        return row if row.reason else _tried(row, run)
 
     def _make(self) -> None:
         """Make the arguments and incoming gradients: normal numbers, integers in their ranges."""
@@ -268,7 +268,7 @@ def _timed(row: Row, machine: Machine, call: Callable[[], object]) -> Row:
     return replace(row, milliseconds=machine.times(call), peak_bytes=peak)
 
 
-def _tried(row: Row, machine: Machine, run: Callable[[Row], Row]) -> Row:
+def _tried(row: Row, run: Callable[[Row], Row]) -> Row:
     """Run something, and turn what goes wrong into the reason why there are no times."""
     try:
         row = run(row)

@@ -17,7 +17,8 @@ from looptrans.ir.condition import (
     Relation,
     Some,
     Truth,
-    walk_condition,
+    compared,
+    conjuncts,
 )
 from looptrans.ir.index import Arith, Extremum, Index, Int, Neg, Opaque, Param, Var
 from looptrans.ir.index import Let as IndexLet
@@ -51,7 +52,7 @@ def iterations(
     facts = [
         part
         for condition in conditions
-        for part in (condition.parts if isinstance(condition, Every) else (condition,))
+        for part in conjuncts(condition)
         if _mentioned(part) <= names
     ]
     total = 1
@@ -69,11 +70,7 @@ def _bounds(dim: Dim) -> set[str]:
 
 
 def _mentioned(condition: Condition) -> set[str]:
-    found: set[str] = set()
-    for part in walk_condition(condition):
-        if isinstance(part, Relation):
-            found |= {*variables_of(part.left), *variables_of(part.right)}
-    return found
+    return {name for index in compared(condition) for name in variables_of(index)}
 
 
 def _ordered(dims: Sequence[Dim]) -> list[Dim]:

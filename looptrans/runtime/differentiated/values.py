@@ -20,7 +20,7 @@ from looptrans.executor.vector_operations import (
     extremum,
     function_operation,
 )
-from looptrans.executor.vector_values import compile_value
+from looptrans.executor.vector_values import compile_value, lifted
 from looptrans.ir.condition import Condition, Data
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.value import (
@@ -127,13 +127,6 @@ def _read(machine: Gradients, access: Access) -> Code:
     return lambda: store.read([None if code is None else code() for code in codes], machine.mask)
 
 
-def _lifted(value: Number, dimensions: int) -> Number:
-    """Return a number in each lane as one that goes with every element of a row."""
-    if dimensions == 0 or np.ndim(value) == 0:
-        return value
-    return value.reshape((*value.shape, *(1,) * dimensions))
-
-
 def _operands(
     machine: Gradients, expressions: tuple[Expression, ...]
 ) -> Callable[[], list[Number]]:
@@ -142,7 +135,7 @@ def _operands(
     rank = max(ranks, default=0)
     if rank == 0:
         return lambda: [code() for code in codes]
-    return lambda: [_lifted(code(), rank - own) for code, own in zip(codes, ranks, strict=True)]
+    return lambda: [lifted(code(), rank - own) for code, own in zip(codes, ranks, strict=True)]
 
 
 def _are_exact(values: list[Number]) -> bool:
@@ -202,7 +195,7 @@ def _operation(machine: Gradients, value: Binary) -> Code:
         if _are_exact(values):
             mask: Mask = machine.mask
             a, b = values
-            return _known(machine, exact(a, b, mask if mask is None else _lifted(mask, rank)))
+            return _known(machine, exact(a, b, mask if mask is None else lifted(mask, rank)))
         return smooth(*_ready(machine, values, rank))
 
     return run
@@ -245,7 +238,7 @@ def _call(machine: Gradients, value: Call) -> Code:
         values = operands()
         if _are_exact(values):
             mask: Mask = machine.mask
-            mask = mask if mask is None else _lifted(mask, rank)
+            mask = mask if mask is None else lifted(mask, rank)
             return _known(machine, exact(tuple(values), mask))
         if name in ("max", "min"):
             return _extremum(machine, name, _ready(machine, values, rank))
@@ -306,8 +299,8 @@ def _select(machine: Gradients, condition: Condition, yes: Expression, no: Expre
         if made[0] is None or made[1] is None:
             return made[1] if made[0] is None else made[0]
         rank = max(ranks)
-        branches = [_lifted(value, rank - own) for value, own in zip(made, ranks, strict=True)]
-        return selected(_lifted(holds, rank), branches[0], branches[1], machine.tensor_type)
+        branches = [lifted(value, rank - own) for value, own in zip(made, ranks, strict=True)]
+        return selected(lifted(holds, rank), branches[0], branches[1], machine.tensor_type)
 
     return run
 
@@ -423,8 +416,9 @@ def _create(machine: Gradients, value: Create) -> Code:
         if not isinstance(number, torch.Tensor):
             if np.ndim(number) == 0:
                 return np.full(extents, number)
-            return np.broadcast_to(_lifted(number, rank), (*np.shape(number), *extents))
-        lifted = _lifted(number, rank)
-        return lifted.expand((*number.shape, *extents)) if number.ndim else number.expand(extents)
+            return np.broadcast_to(lifted(number, rank), (*np.shape(number), *extents))
+        if not number.ndim:
+            return number.expand(extents)
+        return lifted(number, rank).expand((*number.shape, *extents))
 
     return create

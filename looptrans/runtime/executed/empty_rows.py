@@ -30,7 +30,7 @@ from looptrans.ir.condition import Data
 from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import parameters
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import Binary, Call, Compare, Const, Select, Unary, Value
 from looptrans.runtime.executed.reference import Outputs, Reference
 
@@ -149,7 +149,7 @@ def _with_values(change: Callable[[Value], Value | None]) -> Callable[[Program],
     def node_changed(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Assign):
             return (node,)
-        return (replace(node, values=tuple(replaced(value, change) for value in node.values)),)
+        return (values_replaced(node, change),)
 
     return lambda program: replace(program, body=rewritten(program.body, node_changed))
 
@@ -181,8 +181,7 @@ def _empties(reference: Reference, inputs: Inputs) -> list[Outputs]:
     shown = {
         name
         for output in program.outputs
-        for extent in program.array(output).shape
-        if extent is not None
+        for extent in program.array(output).extents
         for name in parameters(extent)
     }
     found = []

@@ -21,7 +21,7 @@ from looptrans.ir.index import lets
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access
-from looptrans.ir.walk import accesses, nodes, touched
+from looptrans.ir.walk import accesses_in, nodes, read_in, written_in
 from looptrans.transforms.editing.naming import binders
 
 
@@ -57,13 +57,11 @@ def _is_plain(loop: Loop) -> bool:
 def _order(loop: Loop) -> list[tuple[int, int]]:
     """Return which nodes of a loop's body must be done before which, by their numbers."""
     uses: dict[str, list[Access]] = {}
-    for node in nodes(loop.body):
-        if isinstance(node, Assign | If):
-            for relation in accesses(node):
-                uses.setdefault(relation.access.array, []).append(relation.access)
+    for access in accesses_in(loop.body):
+        uses.setdefault(access.array, []).append(access)
     own = {name for name, each in uses.items() if is_own_cell(each, loop.variable, ())}
-    writes = [touched((node,), writes=True) for node in loop.body]
-    reads = [touched((node,), writes=False) for node in loop.body]
+    writes = [written_in((node,)) for node in loop.body]
+    reads = [read_in((node,)) for node in loop.body]
     found = []
     for second in range(len(loop.body)):
         for first in range(second):

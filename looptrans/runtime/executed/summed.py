@@ -18,10 +18,10 @@ from dataclasses import replace
 
 from looptrans.ir.condition import ALWAYS
 from looptrans.ir.index import Var, lets, opaque_terms, variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.program import Assign, Loop, Node, Program
+from looptrans.ir.rewrite import cells_put_in, rewritten
 from looptrans.ir.value import Access, Binary, Generator, Read, Reduce, Value, walk_value
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.walk import accesses, accesses_in, live_out, targets_in
 
 LONGEST = 400
 """How many parts a term may have in which names are put in."""
@@ -55,10 +55,10 @@ def _summed(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[No
             pass
         case _:
             return _sums(loop, floats, own)
-    ends = (inner.range.start, inner.range.stop)
+    ends = inner.range.ends
     if any(loop.variable in variables(end) or opaque_terms(end) or lets(end) for end in ends):
         return None
-    targets = [t for node in nodes(inner.body) if isinstance(node, Assign) for t in node.targets]
+    targets = targets_in(inner.body)
     if not all(Var(inner.variable) in target.indices for target in targets):
         return None
     found = _summed(replace(loop, body=inner.body), floats, own)
@@ -67,8 +67,7 @@ def _summed(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[No
 
 def _mentioned(body: tuple[Node, ...]) -> Counter[str]:
     """Return how often each array and scalar is accessed."""
-    places = [node for node in nodes(body) if isinstance(node, Assign | If)]
-    return Counter(each.access.array for node in places for each in accesses(node))
+    return Counter(access.array for access in accesses_in(body))
 
 
 def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assign, ...] | None:
@@ -79,7 +78,7 @@ def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assi
         floats: The names of what holds floats.
         own: Those that nothing outside of the loop looks at.
     """
-    ends = (loop.range.start, loop.range.stop)
+    ends = loop.range.ends
     if loop.execution != "sequential" or not loop.body:
         return None
     if any(lets(end) for end in ends):
@@ -88,9 +87,10 @@ def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assi
     found: list[Assign] = []
     known: dict[Access, Value] = {}
     for named in loop.body:
-        node = (
-            replace(named, values=_put(named.values, known)) if isinstance(named, Assign) else named
-        )
+        node = named
+        if isinstance(node, Assign):
+            values = tuple(cells_put_in(value, known) for value in node.values)
+            node = replace(node, values=values)
         match node:
             case Assign(targets=(Access(name, ()) as target,), values=(value,)) if (
                 name in own and not target.rank and not _reads(value, own)
@@ -115,13 +115,6 @@ def _sums(loop: Loop, floats: frozenset[str], own: frozenset[str]) -> tuple[Assi
         value = Binary("+", Read(target), whole)
         found.append(replace(node, values=(value,), augmented=False))
     return tuple(found)
-
-
-def _put(values: tuple[Value, ...], known: dict[Access, Value]) -> tuple[Value, ...]:
-    def each(part: Value) -> Value | None:
-        return known.get(part.access) if isinstance(part, Read) else None
-
-    return tuple(replaced(value, each) for value in values)
 
 
 def _reads(value: Value, names: frozenset[str]) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from looptrans.ir.index import Index, Int, Var, lets, opaque_terms, variables
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
 from looptrans.ir.value import Access, Binary, Create, Read, Value
-from looptrans.ir.walk import accesses, nodes
+from looptrans.ir.walk import accesses, loops_in, nodes
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
 from looptrans.transforms.editing.tree import Position, loop_paths, node_at, replace_at
 
@@ -51,7 +51,7 @@ def with_terms_kept(program: Program) -> Program:
 def _next(program: Program) -> Program | None:
     for path in loop_paths(program):
         around = _around(program, path.position)
-        has_rows = any(isinstance(node, Loop) for node in nodes(path.loop.body))
+        has_rows = loops_in(path.loop.body)
         if not has_rows or not all(_is_whole(loop) for loop in around):
             continue
         for added in _sums(path.loop, path.position):

@@ -10,13 +10,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
+from typing import Literal, TypeAlias
 
 from looptrans.blocks.block_ir.program import NotLowered
 from looptrans.emit.backward import EmittedBackward, Form, emitted_with_backward
-from looptrans.emit.launcher import launcher_parameters
+from looptrans.emit.parameters import launcher_parameters
 from looptrans.executor.inputs import prepare
 from looptrans.ir.program import Program
 from looptrans.runtime.differentiated.reference import gradient_reference_of
@@ -24,10 +22,7 @@ from looptrans.runtime.executed.reference import reference_of
 from looptrans.runtime.running.cache import keep
 from looptrans.runtime.running.device import prepare_device
 from looptrans.runtime.running.load import load_module
-from looptrans.runtime.verifying.call import (
-    Strides,
-    rounded,
-)
+from looptrans.runtime.verifying.call import Strides, rounded
 from looptrans.runtime.verifying.gradient_run import Context, GradientLauncher, GradientRun
 from looptrans.runtime.verifying.inputs import KINDS, InputKind, inputs_for
 from looptrans.runtime.verifying.sizes import SizeSet, said_of, size_sets
@@ -35,9 +30,7 @@ from looptrans.runtime.verifying.verification import Report, Run
 from looptrans.runtime.verifying.verify import chosen_dtypes, given_sets, run_sets, verify
 from looptrans.transforms.steps.advice import say_that_rows_are_apart
 
-Values: TypeAlias = np.ndarray[Any, Any]
 Pass: TypeAlias = Literal["forward", "backward", "both"]
-PASSES: tuple[Pass, ...] = ("forward", "backward", "both")
 
 
 def verify_pass(
@@ -240,14 +233,3 @@ class _Session:
                 inputs = rounded(self.program, made, dtype)
                 found.append(GradientRun(self.context, inputs, dtype, kind, own).run())
         return found
-
-
-__all__ = [
-    "PASSES",
-    "GradientLauncher",
-    "gradient_launcher",
-    "joined",
-    "verify_backward",
-    "verify_gradients",
-    "verify_pass",
-]

@@ -28,7 +28,7 @@ def rounded(program: Program, inputs: Inputs, dtype: str) -> Inputs:
         inputs: Its inputs.
         dtype: The type of floating-point arrays; real parameters are rounded to float32.
     """
-    floats = {array.name for array in program.arrays if array.element == "float"}
+    floats = program.float_names
     arrays = {
         name: to_array(to_tensor(values, argument_type(program, name, dtype)))
         for name, values in inputs.arrays.items()

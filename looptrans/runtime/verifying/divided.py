@@ -97,7 +97,7 @@ class _Sizes:
 
     def _is_empty(self, bounds: Range) -> bool:
         """Tell whether a range of sizes alone has no numbers: what stands in it is not done."""
-        start, stop = (evaluate_index(each, self.integers) for each in (bounds.start, bounds.stop))
+        start, stop = (evaluate_index(each, self.integers) for each in bounds.ends)
         return start is not None and stop is not None and not range(start, stop, bounds.step)
 
     def _holds(self, condition: Condition) -> bool | None:

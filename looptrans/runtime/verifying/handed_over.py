@@ -25,7 +25,7 @@ from looptrans.ir.program import Assign, Program
 from looptrans.ir.value import Call, Select
 from looptrans.ir.walk import nodes
 from looptrans.runtime.executed.empty_rows import with_empty_rows
-from looptrans.runtime.executed.reference import Outputs, Reference, reference_of
+from looptrans.runtime.executed.reference import Outputs, Reference, known_reference_of
 from looptrans.runtime.verifying.call import once_rounded
 from looptrans.runtime.verifying.errors import DRAWS, ROUNDINGS, compared, too_large
 from looptrans.runtime.verifying.memory import to_array
@@ -90,7 +90,7 @@ class HandedOver:
     def _no_numbers(self) -> Outputs:
         """Return for each gradient what `undefined` says of its elements; nothing if unknown."""
         try:
-            exact = self._exact(_reference(self.found.forward))
+            exact = self._exact(known_reference_of(self.found.forward))
             saved = {each.name: exact[each.name] for each in self.found.saved}
             kept = {key: self._as_kept(key, values) for key, values in saved.items()}
             if self.dtype != "float32":
@@ -114,7 +114,7 @@ class HandedOver:
         """
         places = self._places()
         try:
-            exact = self._exact(_reference(self.found.forward)) if places else {}
+            exact = self._exact(known_reference_of(self.found.forward)) if places else {}
             if all(np.array_equal(values, exact[name]) for name, values in places.items()):
                 return {}
             if not self._attain(places, exact):
@@ -134,12 +134,12 @@ class HandedOver:
         """Tell whether the listing with what is offered at some places gives the same outputs."""
         if all(np.array_equal(values, exact[name]) for name, values in places.items()):
             return True
-        seen, reference = self.found.seen, _reference(self.found.forward)
+        seen, reference = self.found.seen, known_reference_of(self.found.forward)
         arrays = {**self.inputs.arrays, **places}
         taken = [a.name for a in seen.arrays if a.role == "input"] if seen is not None else []
         if seen is None or not set(taken) <= set(arrays):
             return False  # its recurrences were opened: it cannot be run
-        outputs = _reference(seen).run(replace(self.inputs, arrays=arrays))
+        outputs = known_reference_of(seen).run(replace(self.inputs, arrays=arrays))
 
         def plain(name: str, backwards: bool) -> Values:
             return reference.run(self.inputs, "float32", backwards=backwards)[name]
@@ -182,7 +182,7 @@ class HandedOver:
         """
         nothing: tuple[Outputs, Outputs] = {}, {}
         try:
-            reference = replace(_reference(self.found.forward), nest=self.nest)
+            reference = replace(known_reference_of(self.found.forward), nest=self.nest)
             exact = self._exact(reference)
             given = {s.name: to_array(self.saved[s.name]) for s in self.found.saved}
             if not self._are_right(reference, exact):
@@ -260,7 +260,7 @@ class HandedOver:
         arrays = {**self.inputs.arrays, **saved, **given}
         names = [array.name for array in program.arrays if array.role == "input"]
         inputs = replace(self.inputs, arrays={name: arrays[name] for name in names})
-        return _reference(program).run(inputs)
+        return known_reference_of(program).run(inputs)
 
 
 def _is_no_number(values: Values) -> Values:
@@ -277,11 +277,6 @@ def _logarithms(program: Program) -> frozenset[str]:
             case _:
                 pass
     return frozenset(found)
-
-
-@functools.lru_cache(maxsize=8)
-def _reference(program: Program) -> Reference:
-    return reference_of(program)
 
 
 def _off_by_a_rounding(saved: Mapping[str, Values], number: int) -> dict[str, Values]:

@@ -39,7 +39,7 @@ def inputs_for(program: Program, sizes: Mapping[str, float], kind: InputKind, se
         ExecutionError: No inputs of these sizes exist.
     """
     made = prepare(program, sizes, seed=seed)
-    floats = {array.name for array in program.arrays if array.element == "float"}
+    floats = program.float_names
     arrays = {
         name: _shaped(values, kind) if name in floats else values
         for name, values in made.arrays.items()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs
-from looptrans.ir.program import Program
-from looptrans.runtime.executed.reference import Outputs, Reference, reference_of
+from looptrans.runtime.executed.reference import Outputs, Reference, known_reference_of
 from looptrans.runtime.verifying.errors import DRAWS
 
 Values: TypeAlias = np.ndarray[Any, Any]
@@ -29,7 +27,7 @@ def run_nearby(reference: Reference, inputs: Inputs, number: int) -> Outputs:
         number: Which roundings, the same for the same number.
     """
     if number >= DRAWS and reference.nest is not None:
-        nest = _reference(reference.nest)
+        nest = known_reference_of(reference.nest)
         exact, own = reference.run(inputs), nest.run(inputs)
         try:
             near = run_nearby(nest, inputs, number)
@@ -44,11 +42,6 @@ def _moved(exact: Values, near: Values | None, own: Values | None) -> Values:
         return exact
     moved: Values = exact + (near.astype(np.float64) - own)
     return moved
-
-
-@functools.lru_cache(maxsize=8)
-def _reference(program: Program) -> Reference:
-    return reference_of(program)
 
 
 def roundings_of(number: int) -> np.random.Generator:

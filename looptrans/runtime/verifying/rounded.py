@@ -17,7 +17,7 @@ from looptrans.executor.inputs import Inputs
 from looptrans.ir.condition import Data
 from looptrans.ir.creation import in_16_bits
 from looptrans.ir.program import Assign, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
+from looptrans.ir.rewrite import replaced, rewritten, values_replaced
 from looptrans.ir.value import (
     Binary,
     Call,
@@ -30,7 +30,7 @@ from looptrans.ir.value import (
     free_variables,
     walk_value,
 )
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import nodes, placed, written_in
 from looptrans.runtime.executed.reference import Outputs, Reference, reference_of
 from looptrans.runtime.verifying.errors import LARGEST, ROUNDINGS
 
@@ -162,7 +162,7 @@ def with_rounded_operands(
                 made = by_operands(term, bound, within) or replaced(term, change)
                 node = replace(node, values=(Binary("+", Read(read), made),))
             case Assign():
-                node = replace(node, values=tuple(replaced(v, change) for v in node.values))
+                node = values_replaced(node, change)
         return (node,)
 
     return replace(program, body=rewritten(program.body, rounded))
@@ -185,7 +185,7 @@ def _stored(program: Program, dtype: str) -> Program:
     """
     types = in_16_bits(program)
     if dtype != "float32":
-        written = {t.array for n in nodes(program.body) if isinstance(n, Assign) for t in n.targets}
+        written = written_in(program.body)
         types |= dict.fromkeys(written & _inputs(program), dtype)
 
     def each(node: Node) -> tuple[Node, ...]:
@@ -197,7 +197,7 @@ def _stored(program: Program, dtype: str) -> Program:
             name = part.access.array if isinstance(part, Read) else ""
             return Call(types[name], (part,)) if name in types.keys() - own else None
 
-        return (replace(node, values=tuple(replaced(v, change) for v in node.values)),)
+        return (values_replaced(node, change),)
 
     return replace(program, body=rewritten(program.body, each)) if types else program
 

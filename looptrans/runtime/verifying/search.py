@@ -15,15 +15,7 @@ from looptrans.ir.evaluate import evaluate
 from looptrans.ir.index import Arith, Index, Int, Param, parameters
 from looptrans.ir.program import Program
 from looptrans.ir.quotients import whole_quotients
-from looptrans.runtime.verifying.numbers import (
-    WHOLE,
-    Table,
-    Wanted,
-    beyond,
-    few,
-    filling,
-    wanted,
-)
+from looptrans.runtime.verifying.numbers import WHOLE, Table, Wanted, beyond, few, filling, wanted
 from looptrans.runtime.verifying.work import bounding, default_blocks, work
 
 MOST_TOGETHER = 50_000
@@ -317,8 +309,8 @@ def _tied(program: Program, solved: Mapping[str, Index]) -> frozenset[str]:
 def _least(program: Program) -> dict[str, int]:
     """Return how large sizes are at least, where contracts compare them with numbers."""
     found: dict[str, int] = {}
-    for contract in program.contracts:
-        match contract.condition:
+    for condition in program.stated:
+        match condition:
             case Relation(">" | ">=" | "==" as op, Param(name), Int(number)):
                 least = number + (op == ">")
             case Relation("<" | "<=" | "==" as op, Int(number), Param(name)):
@@ -331,8 +323,8 @@ def _least(program: Program) -> dict[str, int]:
 
 def _divided(program: Program) -> Iterator[tuple[str, int]]:
     """Yield the sizes that contracts say are multiples of numbers, and of which."""
-    for contract in program.contracts:
-        match contract.condition:
+    for condition in program.stated:
+        match condition:
             case Relation("==", Arith("%", Param(name), Int(divisor)), Int(0)) if divisor > 0:
                 yield name, divisor
             case _:

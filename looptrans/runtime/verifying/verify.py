@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import torch
 
 from looptrans.blocks.block_ir.program import BlockProgram
-from looptrans.emit.launcher import launcher_parameters
 from looptrans.emit.listing import emitted
+from looptrans.emit.parameters import launcher_parameters
 from looptrans.executor.errors import ExecutionError
 from looptrans.executor.inputs import Inputs, prepare
 from looptrans.executor.run import output_names
@@ -29,7 +29,7 @@ from looptrans.ir.walk import written
 from looptrans.runtime.executed.empty_rows import with_empty_rows
 from looptrans.runtime.executed.reference import Outputs, Reference, reference_of
 from looptrans.runtime.running.cache import keep
-from looptrans.runtime.running.device import NoDevice, prepare_device
+from looptrans.runtime.running.device import prepare_device
 from looptrans.runtime.running.load import load_module
 from looptrans.runtime.running.threads import one_thread
 from looptrans.runtime.verifying.call import (
@@ -156,6 +156,7 @@ def chosen_dtypes(
 
 
 def given_sets(sizes: Sequence[Mapping[str, float]]) -> tuple[SizeSet, ...]:
+    """Return the sizes that the user gives."""
     return tuple(SizeSet("given", each) for each in sizes)
 
 
@@ -393,6 +394,3 @@ def _is_same(one: object, other: torch.Tensor) -> bool:
         and one.shape == other.shape
         and one.stride() == other.stride()
     )
-
-
-__all__ = ["DTYPES", "CannotVerify", "Launcher", "NoDevice", "verify", "verify_launcher"]

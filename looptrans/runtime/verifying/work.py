@@ -161,7 +161,7 @@ def _elements(subscripts: Iterable[Expr], filled: Mapping[Dim, int]) -> int:
 
 
 def _elements_of(program: Program, sizes: Sizes) -> int:
-    shapes = [[evaluate(e, sizes) for e in a.shape if e is not None] for a in program.arrays]
+    shapes = [[evaluate(e, sizes) for e in a.extents] for a in program.arrays]
     return sum(prod(e for e in shape if e is not None) for shape in shapes if shape)
 
 

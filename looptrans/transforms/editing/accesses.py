@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from looptrans.frontend.appearance import names_at
 from looptrans.frontend.elements import element_of
 from looptrans.ir.index import Index, Let, Var, variables, walk
-from looptrans.ir.program import Array, Assign, Declaration, Element, If, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, Declaration, Element, Loop, Node, Program
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.source import Span
-from looptrans.ir.value import (
-    Access,
-)
-from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed
-from looptrans.transforms.editing.nest import Position, TransformError, binders
+from looptrans.ir.value import Access
+from looptrans.ir.walk import AccessRelation, Placed, accesses, nodes, placed, written_in
+from looptrans.transforms.editing.errors import TransformError
+from looptrans.transforms.editing.naming import binders
 from looptrans.transforms.editing.substitute import substitute_variable
+from looptrans.transforms.editing.tree import Position
 
 # What a creation says of the numbers an array is to hold.
 DTYPES: dict[Element, str | None] = {"float": None, "int": "int", "bool": "bool"}
@@ -34,13 +34,6 @@ class AccessSite:
     def access(self) -> Access:
         """The access itself."""
         return self.relation.access
-
-
-def accesses_in(body: Iterable[Node]) -> Iterator[Access]:
-    """Yield what statements and conditions of a block read and write."""
-    for node in nodes(tuple(body)):
-        if isinstance(node, Assign | If):
-            yield from (relation.access for relation in accesses(node))
 
 
 _LATEST: deque[tuple[Program, dict[str, list[AccessSite]]]] = deque(maxlen=4)
@@ -103,11 +96,10 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def require_no_index(program: Program, body: tuple[Node, ...], name: str, what: str) -> None:
+def require_no_index(body: tuple[Node, ...], name: str, what: str) -> None:
     """Require that an integer array or scalar stands in no bound, guard or subscript of a block.
 
     Args:
-        program: The program.
         body: The block.
         name: The array or scalar.
         what: What is to be done, as in `cannot …`.
@@ -192,10 +184,5 @@ def varies(index: Index, loop: Loop) -> bool:
     inside = binders(loop)
     if any(name in inside for name in variables(index)):
         return True
-    written = {
-        target.array
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
-        for target in node.targets
-    }
+    written = written_in(loop.body)
     return any(isinstance(part, Let) and part.name in written for part in walk(index))

@@ -26,8 +26,13 @@ from looptrans.ir.index import (
     variables,
 )
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Parameter, Program
-from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
-from looptrans.ir.value import Range
+from looptrans.ir.rewrite import (
+    access_changed,
+    condition_changed,
+    range_changed,
+    rewritten,
+    value_changed,
+)
 from looptrans.transforms.editing.naming import names_used
 
 
@@ -77,8 +82,7 @@ class _Work:
             case If(condition=condition):
                 return (replace(node, condition=condition_changed(condition, self.index)),)
             case Loop(range=ends):
-                start, stop = self.index(ends.start), self.index(ends.stop)
-                return (replace(node, range=Range(start, stop, ends.step)),)
+                return (replace(node, range=range_changed(ends, self.index)),)
             case Declaration(creation=creation):
                 shape = tuple(map(self.index, creation.shape))
                 return (replace(node, creation=replace(creation, shape=shape)),)

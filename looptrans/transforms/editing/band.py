@@ -27,10 +27,9 @@ from looptrans.ir.program import (
 from looptrans.ir.value import Whole
 from looptrans.ir.walk import live_out, nodes, touched
 from looptrans.transforms.editing.accesses import listed, sites_of, sites_outside, use_as_index
-from looptrans.transforms.editing.nest import (
-    BoundToLoop,
+from looptrans.transforms.editing.errors import BoundToLoop, NotNested
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NotNested,
     Position,
     find_loop,
     loop_name,

@@ -34,8 +34,8 @@ from looptrans.ir.index import (
 )
 from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
 from looptrans.ir.value import Binary, Call, Range, Read, Select, Subscript, Unary, Value, Whole
-from looptrans.ir.walk import accesses, nodes
-from looptrans.transforms.editing.nest import RangeNotFound
+from looptrans.ir.walk import accesses, nodes, targets_in
+from looptrans.transforms.editing.errors import RangeNotFound
 
 Ranges = Mapping[str, Range]
 End = Literal["lowest", "highest"]
@@ -181,7 +181,7 @@ def extent_along(
 
 def _sets_within(program: Program, loop: Loop, end: Index) -> bool:
     """Tell whether the elements of arrays that a loop sets all lie below an end along it."""
-    targets = [t for n in nodes(loop.body) if isinstance(n, Assign) for t in n.targets]
+    targets = targets_in(loop.body)
     return all(
         any(
             extent is not None and _end_along(subscript, extent, loop.variable) == end
@@ -262,11 +262,10 @@ def is_within(program: Program, least: Index, extent: Index) -> bool:
     """
     room = difference(extent, least)
     rooms = [room]
-    for contract in program.contracts:
-        if contract.generators or not isinstance(contract.condition, Relation):
+    for condition in program.stated:
+        if not isinstance(condition, Relation):
             continue
-        op, left, right = contract.condition.op, contract.condition.left, contract.condition.right
-        apart = difference(left, right)
+        op, apart = condition.op, difference(condition.left, condition.right)
         if op in ("==", "<", "<="):  # right - left, at least 0
             rooms.append(total(room, apart if op != "<" else total(apart, 1)))
         if op in ("==", ">", ">="):
@@ -318,7 +317,7 @@ def _term_is_never_negative(program: Program, term: Index, ranges: Ranges) -> bo
 
 def extent(program: Program, index: Index) -> Index:
     """Return an index expression of parameters as the extent of an array, which is at least 0."""
-    known = (each for array in program.arrays for each in array.shape if each is not None)
+    known = (each for array in program.arrays for each in array.extents)
     if is_never_negative(program, index, {}) or any(is_same(index, each) for each in known):
         return index
     return extremum("max", (Int(0), index))

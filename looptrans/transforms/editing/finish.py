@@ -16,7 +16,7 @@ from looptrans.ir.program import Assign, If, Node, Parameter, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.source import Span
 from looptrans.ir.step import Image, Images
-from looptrans.ir.walk import nodes
+from looptrans.ir.walk import assignments, nodes
 from looptrans.transforms.editing.errors import NameInUse
 from looptrans.transforms.editing.named_numbers import with_names_known, with_names_that_hold
 from looptrans.transforms.editing.naming import names_used
@@ -63,7 +63,7 @@ def legible(program: Program) -> Program:
 
 
 def _stated(body: tuple[Node, ...]) -> Labels:
-    labels = (label_of(n.comment) for n in nodes(body) if isinstance(n, Assign))
+    labels = (label_of(n.comment) for n in assignments(body))
     return Labels({label for label in labels if label is not None})
 
 
@@ -87,9 +87,7 @@ def _labels_agree(body: tuple[Node, ...]) -> bool:
     """Tell whether reading the printed text gives every statement the label it has."""
     labels = _stated(body)
     return all(
-        node.label == (label_of(node.comment) or labels.fresh("S"))
-        for node in nodes(body)
-        if isinstance(node, Assign)
+        node.label == (label_of(node.comment) or labels.fresh("S")) for node in assignments(body)
     )
 
 

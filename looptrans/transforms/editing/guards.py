@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from looptrans.ir.condition import ALWAYS, Condition, conjunction, negation
 from looptrans.ir.program import If, Node, Program
-from looptrans.transforms.editing.nest import Position, is_node, node_at, replace_at
+from looptrans.transforms.editing.tree import Position, is_node, node_at, replace_at
 
 
 def nodes_between(program: Program, outer: Position, inner: Position) -> tuple[Node, ...]:

@@ -12,9 +12,8 @@ from looptrans.ir.diagnostic import ListingError
 from looptrans.ir.index import Index, Let, children, lets, plain, rebuild
 from looptrans.ir.listing import listing
 from looptrans.ir.program import If, Loop, Node, Program
-from looptrans.ir.rewrite import condition_changed, indices_changed, rewritten
+from looptrans.ir.rewrite import condition_changed, indices_changed, range_changed, rewritten
 from looptrans.ir.source import Source
-from looptrans.ir.value import Range
 
 
 def with_names_that_hold(program: Program) -> Program:
@@ -111,8 +110,7 @@ def _domains_changed(body: tuple[Node, ...], change: Callable[[Index], Index]) -
             case If(label=None):
                 return (replace(node, condition=condition_changed(node.condition, change)),)
             case Loop():
-                bounds = Range(change(node.range.start), change(node.range.stop), node.range.step)
-                return (replace(node, range=bounds),)
+                return (replace(node, range=range_changed(node.range, change)),)
             case _:  # a data-dependent condition is a statement, whose reads are known
                 return (node,)
 

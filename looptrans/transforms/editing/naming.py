@@ -9,7 +9,7 @@ from keyword import iskeyword, issoftkeyword
 from looptrans.ir.condition import Data, walk_condition
 from looptrans.ir.functions import CREATIONS, FUNCTIONS
 from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.value import Reduce, walk_value
+from looptrans.ir.value import Reduce, reductions, walk_value
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.errors import NameInUse
 from looptrans.transforms.editing.tree import statements_in
@@ -54,8 +54,7 @@ def _bound_in(guard: If) -> set[str]:
         generator.variable
         for part in walk_condition(guard.condition)
         if isinstance(part, Data)
-        for value in walk_value(part.value)
-        if isinstance(value, Reduce)
+        for value in reductions(part.value)
         for generator in value.generators
     }
 

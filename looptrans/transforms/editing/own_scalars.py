@@ -16,7 +16,7 @@ from collections import Counter
 
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Access
-from looptrans.ir.walk import accesses, inner_bodies, live_out, nodes
+from looptrans.ir.walk import inner_bodies, live_out, nodes, read_by, relations_in
 
 
 def own_scalars(program: Program, loop: Loop) -> set[str]:
@@ -75,15 +75,8 @@ def _others_set_first(body: tuple[Node, ...], loop: Loop, name: str) -> bool:
 
 def _read(node: Node) -> set[str]:
     """Return what a statement or a guard looks at."""
-    if not isinstance(node, Assign | If):
-        return set()
-    return {each.access.array for each in accesses(node) if not each.is_write}
+    return read_by(node) if isinstance(node, Assign | If) else set()
 
 
 def _used(body: tuple[Node, ...]) -> list[str]:
-    return [
-        each.access.array
-        for node in nodes(body)
-        if isinstance(node, Assign | If)
-        for each in accesses(node)
-    ]
+    return [each.access.array for each in relations_in(body)]

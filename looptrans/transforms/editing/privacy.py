@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from looptrans.ir.program import Loop, Program
-from looptrans.transforms.editing.nest import Position, loops_around, node_at, replace_at
+from looptrans.transforms.editing.tree import Position, loops_around, node_at, replace_at
 
 
 def with_private(program: Program, loop: Position, names: Iterable[str]) -> Program:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from looptrans.analysis.ranges.scan import Dimension, Scan, Scanned, bounds_of
-from looptrans.ir.index import variables
 from looptrans.ir.program import Loop, Program
 from looptrans.transforms.editing.band import Band, rebuilt, require_no_phases, with_private
-from looptrans.transforms.editing.nest import RangeNotFound
+from looptrans.transforms.editing.errors import RangeNotFound
 
 
 def in_order(band: Band, order: Sequence[Loop]) -> Program:
@@ -41,7 +40,7 @@ def ranges_fit(order: Sequence[Loop]) -> bool:
     """Tell whether every range mentions only loops that stand outside it in an order of loops."""
     inside = {loop.variable for loop in order}
     for loop in order:
-        if inside.intersection(variables(loop.range.start) + variables(loop.range.stop)):
+        if inside & loop.range.variables:
             return False
         inside.remove(loop.variable)
     return True

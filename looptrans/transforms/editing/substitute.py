@@ -10,6 +10,7 @@ from looptrans.ir.affine import in_one_order, simplified
 from looptrans.ir.condition import Condition, with_operands
 from looptrans.ir.index import Index, Int, Var, substitute
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.rewrite import range_changed
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -28,7 +29,7 @@ from looptrans.ir.value import (
     Value,
     Whole,
 )
-from looptrans.transforms.editing.nest import binders, fresh_name
+from looptrans.transforms.editing.naming import binders, fresh_name
 
 N = TypeVar("N", bound=Node)
 
@@ -168,7 +169,7 @@ class _Substitution:
         return found if isinstance(simple, Int) else simple
 
     def range(self, bounds: Range) -> Range:
-        return Range(self.index(bounds.start), self.index(bounds.stop), bounds.step)
+        return range_changed(bounds, self.index)
 
     def subscript(self, subscript: Subscript) -> Subscript:
         return subscript if isinstance(subscript, Whole) else self.index(subscript)

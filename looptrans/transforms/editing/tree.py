@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from looptrans.ir.program import Assign, Atomic, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.value import Range
 from looptrans.ir.walk import Placed, inner_bodies, nodes, placed
 from looptrans.transforms.editing.errors import AmbiguousLoop, NoSuchLoop, NoSuchStatement
 
@@ -182,6 +183,11 @@ def blocks_of(program: Program) -> list[tuple[Position, tuple[Node, ...]]]:
         if position[-1] == 0 and len(position) > 1:
             found.append((position, block_at(program, position)))
     return found
+
+
+def ranges_around(program: Program, position: Position) -> dict[str, Range]:
+    """Return the ranges of the loops around the node at a position, by their variables."""
+    return {path.variable: path.loop.range for path in loops_around(program, position)}
 
 
 def loops_around(program: Program, position: Position) -> tuple[LoopPath, ...]:

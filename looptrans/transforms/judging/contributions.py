@@ -11,7 +11,7 @@ from looptrans.ir.rewrite import rewritten
 from looptrans.ir.step import Images
 from looptrans.ir.value import Binary, Call, Const, Read, Value, walk_value
 from looptrans.ir.verdict import Certificate, Verdict
-from looptrans.ir.walk import loops, placed
+from looptrans.ir.walk import is_parallel, placed
 from looptrans.transforms.judging.check import check_reduction
 
 
@@ -44,16 +44,12 @@ def check_split(
         known = {array: (each.name, each.identity) for array, each in operators.items()}
         return check_reduction(before, after, images, partials, known)
     verdict = _by_shape(before, after, images, partials, operators)
-    if verdict.decision != "legal" or not _is_parallel(after):
+    if verdict.decision != "legal" or not is_parallel(after):
         return verdict
     from looptrans.analysis.api import check_races
 
     races = check_races(after)
     return verdict if races.decision == "legal" else races
-
-
-def _is_parallel(program: Program) -> bool:
-    return any(loop.execution == "parallel" for loop in loops(program))
 
 
 def _by_shape(

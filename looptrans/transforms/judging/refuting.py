@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from looptrans.ir.program import Program
 from looptrans.ir.step import Images
 from looptrans.ir.verdict import Verdict
+from looptrans.ir.walk import is_parallel
 from looptrans.transforms.judging.other_writes import another_write
 from looptrans.transforms.judging.trial import Trial, tried_on
 
@@ -50,7 +51,7 @@ def refuted(verdict: Verdict, before: Program, after: Program, images: Images | 
 
 def _on(verdict: Verdict, trial: Trial) -> Verdict | None:
     """Run both programs once; return what goes wrong."""
-    from looptrans.executor import AccessLog, ExecutionError, RaceLog, execute_on, is_parallel
+    from looptrans.executor import AccessLog, ExecutionError, RaceLog, execute_on
 
     images = None if is_parallel(trial.before) else trial.images
     races = RaceLog() if is_parallel(trial.after) else None

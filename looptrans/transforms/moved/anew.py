@@ -35,8 +35,8 @@ from looptrans.ir.walk import Placed, inner_bodies, live_out, placed
 from looptrans.transforms.editing.accesses import listed, require_no_index, sites_of
 from looptrans.transforms.editing.errors import RangeNotFound
 from looptrans.transforms.editing.naming import fresh_name
-from looptrans.transforms.editing.nest import LoopPath, find_loop
 from looptrans.transforms.editing.privacy import without_private
+from looptrans.transforms.editing.tree import LoopPath, find_loop
 from looptrans.transforms.moved.laid_out import Layout
 
 
@@ -121,7 +121,7 @@ def _made_once(program: Program, array: str, *, tiles: bool) -> tuple[Program, b
         or any(site.place.node is creation for site in others)
     ):
         return program, False
-    require_no_index(program, program.body, array, f"make {array} once")
+    require_no_index(program.body, array, f"make {array} once")
     known = program.array(array)
     paths = [
         find_loop(program, f"{loop.variable}@{first.place.label}") for loop in first.place.loops

@@ -17,7 +17,7 @@ from looptrans.ir.index import Arith, Index, Opaque, walk
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import If, Loop, Program
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes, touched
+from looptrans.ir.walk import loops_in, read_in, written_in
 from looptrans.transforms.editing.substitute import without_binders
 from looptrans.transforms.editing.tree import LoopPath, loop_paths, replace_at
 
@@ -65,13 +65,13 @@ def with_guards_inward(
                 pass
             case _:
                 continue
-        if not any(isinstance(node, Loop) for node in nodes(inner.body)):
+        if not loops_in(inner.body):
             continue
         # It may be that only the guard says that the ends can be worked out.
-        if not all(map(_is_sure, (inner.range.start, inner.range.stop))):
+        if not all(map(_is_sure, inner.range.ends)):
             continue
-        written = touched(inner.body, writes=True)
-        looked_at = touched((replace(guard, body=()),), writes=False)
+        written = written_in(inner.body)
+        looked_at = read_in((replace(guard, body=()),))
         place = LoopPath(inner, (*path.position, 0, 1, 0))
         if looked_at & written or not (suits(program, path) and suits(program, place)):
             continue

@@ -79,7 +79,7 @@ def iterations(node: Node) -> range | None:
     """Return the iterations of a loop that constants bound; None of any other node."""
     if not isinstance(node, Loop) or node.execution != "sequential" or node.private:
         return None
-    start, stop = node.range.start, node.range.stop
+    start, stop = node.range.ends
     if isinstance(start, Int) and isinstance(stop, Int):
         return range(start.value, stop.value, node.range.step)
     return None

@@ -24,7 +24,7 @@ from looptrans.ir.program import Array, Assign, If, Loop, Program
 from looptrans.ir.value import Access, Whole
 from looptrans.ir.walk import accesses, nodes
 from looptrans.transforms.editing.extents import extent, extents_of
-from looptrans.transforms.editing.nest import LoopPath
+from looptrans.transforms.editing.tree import LoopPath
 from looptrans.transforms.over_blocks.whole_loops import are_blocks
 from looptrans.transforms.steps.expand import dimension
 

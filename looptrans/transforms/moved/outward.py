@@ -27,16 +27,19 @@ from looptrans.ir.verdict import Certificate, Verdict
 from looptrans.ir.walk import inner_bodies, nodes, placed
 from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.any_products import with_any_products
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.substitute import rename_variable, without_binders
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    finished,
-    fresh_name,
+    Position,
+    block_at,
     loop_paths,
     node_at,
     replace_at,
+    statements_in,
+    walk_positions,
 )
-from looptrans.transforms.editing.substitute import rename_variable, without_binders
-from looptrans.transforms.editing.tree import Position, block_at, statements_in, walk_positions
 from looptrans.transforms.judging.check import check_order
 from looptrans.transforms.over_blocks.block_starts import linear_in
 from looptrans.transforms.over_blocks.whole_loops import are_blocks
@@ -199,9 +202,9 @@ class _Gathering:
         match node:
             case Loop() if self._is_part(node) and not self._holds(node):
                 return self._whole(node)
-            case Loop(body=(_, *_)) if _is_plain(node):
+            case Loop(body=(_, *_)) if node.is_plain:
                 inner = self.block(node.body)
-                if node.variable in _bounds(inner.range):
+                if node.variable in inner.range.variables:
                     raise _NotGathered
                 self.over.append(node.variable)
                 here = node
@@ -261,7 +264,7 @@ class _Gathering:
     def _named(self, loop: Loop) -> Loop:
         """Return a loop with the variable that is wanted."""
         old, new = loop.variable, self.wanted.variable
-        if not _is_plain(loop):
+        if not loop.is_plain:
             raise _NotGathered
         if old == new:
             return loop
@@ -304,7 +307,7 @@ def _judged(program: Program, after: Program, images: Images) -> Verdict:
 def _split_blocks(program: Program) -> Iterator[tuple[Position, Loop]]:
     """Yield loops over blocks that hold a loop over a block's rows, but not as all they hold."""
     for path in loop_paths(program):
-        if not _is_plain(path.loop):
+        if not path.loop.is_plain:
             continue
         match path.loop.body:
             case (Loop() as only,) if are_blocks(program, path.loop, only):
@@ -314,10 +317,6 @@ def _split_blocks(program: Program) -> Iterator[tuple[Position, Loop]]:
         for _, node in walk_positions(path.loop.body):
             if isinstance(node, Loop) and are_blocks(program, path.loop, node):
                 yield path.position, node
-
-
-def _is_plain(loop: Loop) -> bool:
-    return loop.execution == "sequential" and not loop.private
 
 
 def _same_range(one: Range, other: Range) -> bool:
@@ -332,9 +331,9 @@ def _widest(body: tuple[Node, ...], wanted: Loop) -> Range:
         _NotGathered: None is plain.
     """
     between = _loops_to(body, wanted)
-    start, stop = wanted.range.start, wanted.range.stop
+    start, stop = wanted.range.ends
     if wanted.range.step < 1:
-        if {loop.variable for loop in between} & _bounds(wanted.range):
+        if {loop.variable for loop in between} & wanted.range.variables:
             raise _NotGathered
         return wanted.range
     for loop in reversed(between):
@@ -378,7 +377,3 @@ def _outermost(op: str, end: Index, loop: Loop) -> Index:
             case _:
                 raise _NotGathered
     return extremum(op, found)
-
-
-def _bounds(bounds: Range) -> set[str]:
-    return {*variables(bounds.start), *variables(bounds.stop)}

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.value import Reduce, Value, value_children
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, live_out, nodes
+from looptrans.ir.walk import live_out, read_by, written_in
 from looptrans.transforms.editing.accesses import listed, sites_of
 from looptrans.transforms.editing.own_scalars import own_scalars
 from looptrans.transforms.editing.substitute import without_binders
@@ -137,6 +137,4 @@ def _is_value(
         for site in reads
     ):
         return False
-    written = {t.array for n in nodes(path.loop.body) if isinstance(n, Assign) for t in n.targets}
-    made_of = {relation.access.array for relation in accesses(node) if not relation.is_write}
-    return not made_of & (written - known)
+    return not read_by(node) & (written_in(path.loop.body) - known)

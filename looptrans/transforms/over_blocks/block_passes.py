@@ -21,18 +21,8 @@ from looptrans.ir.condition import Condition, Truth, with_operands
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import (
-    Access,
-    Const,
-    Range,
-    Reduce,
-    Select,
-    Value,
-    Whole,
-    walk_value,
-)
-from looptrans.ir.walk import accesses, live_out, nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.value import Access, Const, Range, Reduce, Select, Value, Whole
+from looptrans.ir.walk import accesses, accesses_in, live_out, loops_in, nodes, reductions_in
 from looptrans.transforms.editing.naming import binders, fresh_name
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.editing.tree import (
@@ -171,8 +161,8 @@ class _Passes:
     def _named(self) -> str:
         """Return a variable for all passes: the first one's, where nothing else has it."""
         loop = self.path.loop
-        inside = [n for n in nodes(loop.body) if isinstance(n, Loop)]
-        sums = [r for n in nodes(loop.body) if isinstance(n, Assign) for r in _sums(n)]
+        inside = loops_in(loop.body)
+        sums = list(reductions_in(loop.body))
         own = [n.variable for n in inside if self._is_pass(n)]
         own += [
             g.variable for r in sums for g in r.generators if self._in_whole(g.variable, g.range)
@@ -275,7 +265,7 @@ class _Passes:
     def _is_known(self, whole: Range) -> bool:
         """Tell whether it is known before the first block where the last one ends."""
         around = {loop.variable for loop in loops_around(self.program, self.path.position)}
-        return around.issuperset((*variables(whole.start), *variables(whole.stop)))
+        return around.issuperset(whole.variables)
 
     def _places(self, whole: Range, block: Range) -> BlockPlaces | None:
         """Return what tells of an element which block it is in, where they are counted from 0."""
@@ -339,7 +329,11 @@ class _Passes:
                 case Loop(body=inside) if self._is_over(node, block):
                     found += [each.condition for each in inside if isinstance(each, If)]
                 case Assign():
-                    alone = [part.generators for part in _sums(node) if len(part.generators) == 1]
+                    alone = [
+                        part.generators
+                        for part in reductions_in((node,))
+                        if len(part.generators) == 1
+                    ]
                     found += [each.condition for (each,) in alone if each.range == block]
                 case _:
                     pass
@@ -362,12 +356,8 @@ def _is_within(node: Node, block: str) -> bool:
     """Tell whether a node goes over a block."""
     ranges = [node.range] if isinstance(node, Loop) else []
     if isinstance(node, Assign):
-        ranges += [each.range for part in _sums(node) for each in part.generators]
-    return any(block in variables(end) for each in ranges for end in (each.start, each.stop))
-
-
-def _sums(node: Assign) -> list[Reduce]:
-    return [p for v in node.values for p in walk_value(v) if isinstance(p, Reduce)]
+        ranges += [each.range for part in reductions_in((node,)) for each in part.generators]
+    return any(block in each.variables for each in ranges)
 
 
 def _hands_on(loop: Loop) -> bool:

@@ -6,13 +6,13 @@ scale[j0 // 16]           ->    scale[j // 16]                 j0 = 0, 16, 32, â
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from looptrans.ir.affine import difference, is_same, product, simplified, total
 from looptrans.ir.index import Arith, Index, Int, Var, children, rebuild, variables
-from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.rewrite import access_changed, condition_changed, rewritten, value_changed
-from looptrans.ir.value import Range, Value
+from looptrans.ir.program import Node
+from looptrans.ir.rewrite import indices_changed, value_changed
+from looptrans.ir.value import Value
 from looptrans.transforms.over_blocks.block_starts import linear_in
 
 
@@ -38,7 +38,7 @@ class BlockPlaces:
 
     def body(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
         """Return nodes that say by the element which block it is in."""
-        return rewritten(body, self._node)
+        return indices_changed(body, self.index)
 
     def index(self, index: Index) -> Index:
         """Return an index expression that says by the element which block it is in."""
@@ -66,16 +66,3 @@ class BlockPlaces:
         if not times or not is_same(back, scaled):
             return None
         return total(rest, product(times, Arith("%", Var(self.element), self.width)))
-
-    def _node(self, node: Node) -> tuple[Node, ...]:
-        match node:
-            case Assign():
-                targets = tuple(access_changed(t, self.index) for t in node.targets)
-                return (replace(node, targets=targets, values=tuple(map(self.value, node.values))),)
-            case If():
-                return (replace(node, condition=condition_changed(node.condition, self.index)),)
-            case Loop():
-                start, stop = self.index(node.range.start), self.index(node.range.stop)
-                return (replace(node, range=Range(start, stop, node.range.step)),)
-            case _:
-                return (node,)

@@ -146,9 +146,4 @@ def linear_in(index: Index, variable: str) -> tuple[Index, Index] | None:
 
 def is_multiple(program: Program, length: Index, width: Index) -> bool:
     """Tell whether a contract says that a length is a multiple of a width."""
-    return any(
-        isinstance(contract.condition, Relation)
-        and not contract.generators
-        and contract.condition == Relation("==", Arith("%", length, width), Int(0))
-        for contract in program.contracts
-    )
+    return Relation("==", Arith("%", length, width), Int(0)) in program.stated

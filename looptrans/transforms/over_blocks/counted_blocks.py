@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from looptrans.ir.affine import Form, form_of, index_of, product, quotient, sides, total
 from looptrans.ir.condition import Condition, Relation, conjunction
 from looptrans.ir.index import Index, Int, Param, Var, opaque_terms, variables
-from looptrans.ir.program import Assign, If, Loop, Node, Program
-from looptrans.ir.rewrite import replaced, rewritten
-from looptrans.ir.value import Generator, Range, Reduce, Value
+from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.rewrite import reductions_rewritten, rewritten
+from looptrans.ir.value import Generator, Range, Reduce
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.substitute import substitute_variable
@@ -78,7 +78,7 @@ def with_blocks_counted(program: Program) -> CountedBlocks | None:
     inside = with_loops_from_0(found, lambda bounds: _begin(bounds, widths))
     if inside is not None:
         asked = _Asked(frozenset(width for _, width in widths))
-        body = rewritten(inside.program.body, asked.node)
+        body = reductions_rewritten(inside.program.body, asked.node, asked.reduction)
         found = replace(program, body=body)
         names += sorted(name for name, _ in widths)
     return CountedBlocks(found, tuple(names), inside) if names else None
@@ -143,17 +143,11 @@ class _Asked:
             case Loop() if (found := self._split(node.variable, node.range)) is not None:
                 bounds, guard = found
                 return (replace(node, range=bounds, body=(If(guard, node.body),)),)
-            case Assign():
-                values = tuple(replaced(value, self._sum) for value in node.values)
-                return (replace(node, values=values),)
             case _:
                 return (node,)
 
-    def _sum(self, value: Value) -> Value | None:
-        if not isinstance(value, Reduce):
-            return None
-        generators = tuple(map(self._generator, value.generators))
-        return Reduce(value.function, generators, replaced(value.body, self._sum))
+    def reduction(self, value: Reduce) -> Reduce:
+        return replace(value, generators=tuple(map(self._generator, value.generators)))
 
     def _generator(self, generator: Generator) -> Generator:
         found = self._split(generator.variable, generator.range)

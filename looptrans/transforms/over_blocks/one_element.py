@@ -15,7 +15,7 @@ from math import inf
 from looptrans.ir.condition import Condition, Truth
 from looptrans.ir.monoids import OF_NOTHING
 from looptrans.ir.program import Assign, If, Loop, Node
-from looptrans.ir.rewrite import replaced, replaced_part, rewritten
+from looptrans.ir.rewrite import chosen_where, replaced, replaced_part, rewritten, values_replaced
 from looptrans.ir.value import (
     Access,
     Binary,
@@ -29,8 +29,7 @@ from looptrans.ir.value import (
     Value,
     walk_value,
 )
-from looptrans.ir.walk import nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in, written_in
 
 
 def masks(node: Node) -> Iterator[Condition]:
@@ -48,14 +47,8 @@ def masks(node: Node) -> Iterator[Condition]:
 
 def where(node: Node, mask: Condition) -> tuple[Node, ...]:
     """Return a statement where a condition holds."""
-
-    def chosen(part: Value) -> Value | None:
-        if isinstance(part, Select) and part.condition == mask:
-            return replaced(part.chosen, chosen)
-        return None
-
     if isinstance(node, Assign):
-        return (replace(node, values=tuple(replaced(v, chosen) for v in node.values)),)
+        return (replace(node, values=tuple(chosen_where(v, mask) for v in node.values)),)
     return (node,)
 
 
@@ -81,7 +74,7 @@ def one_element(
             case If(test, then, _) if test == condition:
                 return then
             case Assign():
-                return (replace(node, values=tuple(replaced(v, value) for v in node.values)),)
+                return (values_replaced(node, value),)
             case _:
                 return (node,)
 
@@ -130,7 +123,7 @@ def _next_use(body: tuple[Node, ...], number: int) -> int | None:
         node = body[later]
         if any(access.array == cell.array for access in accesses_in((node,))):
             return later
-        written = {t.array for n in nodes((node,)) if isinstance(n, Assign) for t in n.targets}
+        written = written_in((node,))
         if written & mine or not isinstance(node, Assign | If | Loop):
             return None
     return None

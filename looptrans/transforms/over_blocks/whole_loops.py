@@ -21,6 +21,7 @@ from math import gcd
 from looptrans.ir.affine import (
     difference,
     extremum,
+    factors_of,
     form_of,
     in_one_order,
     index_of,
@@ -31,14 +32,14 @@ from looptrans.ir.affine import (
     simplified,
     total,
 )
-from looptrans.ir.condition import MIRRORED, Condition, Every, Relation
+from looptrans.ir.condition import MIRRORED, Condition, Relation, conjuncts
 from looptrans.ir.index import Arith, Extremum, Index, Int, Param, Var, opaque_terms, variables
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import accesses, nodes, placed
+from looptrans.ir.walk import accesses, loops_in, nodes, placed
 from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.over_blocks.block_starts import (
     at_least,
@@ -111,7 +112,7 @@ def are_blocks(program: Program, outer: Loop, inner: Loop) -> bool:
         outer: The loop over blocks.
         inner: A loop inside of it.
     """
-    if not (_is_plain(outer) and _is_plain(inner)):
+    if not (outer.is_plain and inner.is_plain):
         return False
     if inner.range.step != 1 or outer.range.step < 1:
         return False
@@ -138,7 +139,7 @@ def block_in_whole(
         lie one behind the other.
     """
     work = _Work(program, counts_anew=True)
-    if not _is_plain(outer) or not _is_plain(inner):
+    if not outer.is_plain or not inner.is_plain:
         return None
     if inner.range.step != 1 or outer.range.step < 1:
         return None
@@ -196,7 +197,7 @@ class _Work:
 
     def node(self, node: Node) -> tuple[Node, ...]:
         match node:
-            case Loop(body=(Loop() as inner,)) if _is_plain(node) and _is_plain(inner):
+            case Loop(body=(Loop() as inner,)) if node.is_plain and inner.is_plain:
                 whole = self.whole(node, inner)
                 if whole is not None:
                     self.joined.append((inner.variable, node.variable))
@@ -332,7 +333,7 @@ class _Work:
 
     def ranges(self, variable: str) -> list[Range]:
         """Return the ranges of the loops with a variable."""
-        loops = (n for n in nodes(self.program.body) if isinstance(n, Loop))
+        loops = loops_in(self.program.body)
         return [loop.range for loop in loops if loop.variable == variable]
 
     def multiple(self, index: Index) -> int:
@@ -349,7 +350,10 @@ class _Work:
         if is_size(self.program, width):
             return True
         stated = [c for c in self.program.contracts if not c.generators]
-        said = next((c for c in stated if _is_positive_by(c.condition, width)), None)
+        said = next(
+            (c for c in stated if any(_is_positive_by(p, width) for p in conjuncts(c.condition))),
+            None,
+        )
         if said is None or self.leaning is None:
             return False
         self.leaning[contract_text(said)] = None
@@ -377,8 +381,6 @@ def is_size(program: Program, width: Index) -> bool:
 def _is_positive_by(condition: Condition, width: Index) -> bool:
     """Tell whether a condition says that a number is positive: `W > 0`."""
     match condition:
-        case Every(parts):
-            return any(_is_positive_by(part, width) for part in parts)
         case Relation(op, left, right):
             if op in ("<", "<="):
                 op, left, right = MIRRORED[op], right, left
@@ -386,10 +388,6 @@ def _is_positive_by(condition: Condition, width: Index) -> bool:
             return left == width and op in (">", ">=") and least > 0
         case _:
             return False
-
-
-def _is_plain(loop: Loop) -> bool:
-    return loop.execution == "sequential" and not loop.private
 
 
 def _statements(body: tuple[Node, ...]) -> list[Assign | If]:
@@ -402,15 +400,6 @@ def _is_split(index: Index, steps: Mapping[str, int], width: Index) -> bool:
         return False
     parts = [(linear_in(index, v), steps.get(v, 1)) for v in variables(index)]
     return any(part and is_same(multiplied(Int(step), part[1]), width) for part, step in parts)
-
-
-def factors_of(index: Index) -> tuple[Index, ...]:
-    """Return what a product of index expressions is made of; anything else is one factor."""
-    match index:
-        case Arith("*", left, right):
-            return (*factors_of(left), *factors_of(right))
-        case _:
-            return (index,)
 
 
 def _is_reached(blocks: Range, width: Index, start: Index, end: Index) -> bool:

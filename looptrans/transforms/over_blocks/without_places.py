@@ -9,10 +9,7 @@ from typing import TypeVar
 from looptrans.ir.creation import first_value
 from looptrans.ir.program import Array, Assign, Declaration, If, Node, Program
 from looptrans.ir.rewrite import rewritten, with_accesses
-from looptrans.ir.value import (
-    Access,
-    Create,
-)
+from looptrans.ir.value import Access, Create
 from looptrans.ir.walk import AccessRelation, accesses, nodes
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten
 from looptrans.ir.value import Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in
 from looptrans.transforms.rows.segments import Rows, Segments, rows_of, segments_of
 
 
@@ -185,7 +185,7 @@ class Ends:
             high = next((h for h in highs if _from(h, variable) in (1, 0)), None)
             low = next((x for x in lows if _from(x, variable) == 0), None)
             if (begins or low is not None) and (ends or high is not None):
-                start, stop = bounds.start, bounds.stop
+                start, stop = bounds.ends
                 if not begins and low is not None:
                     start = extremum("max", (rows.start, start))
                     self.laws.append(f"{index_text(rows.start)} <= {index_text(low)}")

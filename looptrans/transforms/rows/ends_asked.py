@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import difference, form_of, total
-from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
+from looptrans.ir.condition import Condition, Relation, compared, conjunction, conjuncts
 from looptrans.ir.index import Index, Var, variables
 from looptrans.ir.program import If, Loop, Node
 
@@ -26,7 +26,7 @@ def asked_in(body: tuple[Node, ...]) -> tuple[Condition, ...]:
                 inside = asked_in(node.body)
                 found.append(tuple(c for c in inside if variable not in _variables(c)))
             case If(condition, then, ()):
-                found.append((*parts_of(condition), *asked_in(then)))
+                found.append((*conjuncts(condition), *asked_in(then)))
             case _:
                 return ()
     first, *others = found or [()]
@@ -41,27 +41,14 @@ class Without:
 
     def node(self, node: Node) -> tuple[Node, ...]:
         """Return a node without it."""
-        if not isinstance(node, If) or self.part not in parts_of(node.condition):
+        if not isinstance(node, If) or self.part not in conjuncts(node.condition):
             return (node,)
-        rest = tuple(each for each in parts_of(node.condition) if each != self.part)
+        rest = tuple(each for each in conjuncts(node.condition) if each != self.part)
         return (replace(node, condition=conjunction(*rest)),) if rest else node.body
 
 
-def parts_of(condition: Condition) -> tuple[Condition, ...]:
-    """Return what a condition asks, each thing by itself."""
-    if not isinstance(condition, Every):
-        return (condition,)
-    return tuple(each for part in condition.parts for each in parts_of(part))
-
-
 def _variables(condition: Condition) -> set[str]:
-    return {
-        name
-        for part in walk_condition(condition)
-        if isinstance(part, Relation)
-        for index in (part.left, part.right)
-        for name in variables(index)
-    }
+    return {name for index in compared(condition) for name in variables(index)}
 
 
 def end_of(condition: Condition, variable: str) -> Index | None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import extremum
-from looptrans.ir.condition import Condition, conjunction
+from looptrans.ir.condition import Condition, conjunction, conjuncts
 from looptrans.ir.index import Index, opaque_terms
 from looptrans.ir.program import If, Loop, Node, Program
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.verdict import Certificate
-from looptrans.transforms.rows.ends_asked import end_of, parts_of
+from looptrans.transforms.rows.ends_asked import end_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def with_guarded_ends(program: Program) -> Ended | None:
             case Loop(variable, body=(If(condition, _, (), label=None) as guard,)) if (
                 node.range.step > 1 and node.execution == "sequential"
             ):
-                parts = parts_of(condition)
+                parts = conjuncts(condition)
                 ends = {part: end for part in parts if (end := _fixed_end(part, variable))}
                 if not ends:
                     return (node,)

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from looptrans.ir.affine import difference, extremum, form_of, is_same, total
-from looptrans.ir.condition import ALWAYS, Condition, conjunction
+from looptrans.ir.condition import ALWAYS, Condition, conjunction, conjuncts
 from looptrans.ir.index import Index, Int, Opaque, opaque_terms, substitute, variables
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
 from looptrans.ir.value import Generator, Range, Reduce, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.rows.bounded import has_packed_rows, rows_inside
-from looptrans.transforms.rows.ends_asked import end_of, parts_of, start_of
+from looptrans.transforms.rows.ends_asked import end_of, start_of
 from looptrans.transforms.rows.segments import Segments, is_over_all, segments_of
 
 
@@ -124,7 +124,7 @@ class _Work:
         """
         if bounds.step != 1 or self.sequence(bounds, around) is not None:
             return None
-        parts = parts_of(condition)
+        parts = conjuncts(condition)
         for first, last in product((None, *parts), repeat=2):
             start = Int(0) if first is None else start_of(first, variable)
             stop = Int(0) if last is None else end_of(last, variable)

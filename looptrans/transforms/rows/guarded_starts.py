@@ -16,6 +16,7 @@ from looptrans.ir.affine import form_of, simplified
 from looptrans.ir.condition import Relation
 from looptrans.ir.index import Int, Opaque, Var, opaque_terms
 from looptrans.ir.program import If, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
 from looptrans.transforms.editing.tree import LoopPath, loop_paths, loops_around, replace_at
@@ -94,7 +95,7 @@ def _starting(program: Program, is_free: Callable[[Program, LoopPath], bool]) ->
 def _has_packed_rows(program: Program, path: LoopPath, known: Mapping[str, Segments]) -> bool:
     """Tell whether a loop goes over rows of a sequence in an array that has those of all."""
     outer = (each.loop for each in loops_around(program, path.position))
-    around = {loop.variable: loop.range for loop in outer}
+    around = ranges_by_name(outer)
     rows = rows_inside(path.loop.range, around, known)
     return rows is not None and has_packed_rows(path.loop.body, path.loop.variable, rows)
 

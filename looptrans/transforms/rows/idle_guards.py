@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from looptrans.ir.affine import Form, difference, form_of, sides
-from looptrans.ir.condition import Condition, Every, Relation, conjunction, walk_condition
+from looptrans.ir.condition import Condition, Relation, compared, conjunction, conjuncts
 from looptrans.ir.index import Index, Int, Var, opaque_terms
 from looptrans.ir.listing import condition_text
 from looptrans.ir.program import If, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Range
 from looptrans.ir.verdict import Certificate
@@ -62,8 +63,7 @@ def with_idle_guards_out(program: Program) -> Unasked | None:
     def change(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, If) or node.orelse or node.label is not None:
             return (node,)
-        condition = node.condition
-        parts = condition.parts if isinstance(condition, Every) else (condition,)
+        parts = conjuncts(node.condition)
         idle = [part for part in parts if _is_asked(node.body, part, ())]
         if not idle:
             return (node,)
@@ -92,13 +92,7 @@ def _is_asked(body: tuple[Node, ...], part: Condition, around: tuple[Loop, ...])
 
 def _reads_more(bounds: Range, part: Condition) -> bool:
     """Tell whether a range reads memory that a condition does not: it may guard that, too."""
-    asked = {
-        term
-        for each in walk_condition(part)
-        if isinstance(each, Relation)
-        for index in (each.left, each.right)
-        for term in opaque_terms(index)
-    }
+    asked = {term for index in compared(part) for term in opaque_terms(index)}
     return not asked >= {*opaque_terms(bounds.start), *opaque_terms(bounds.stop)}
 
 
@@ -110,7 +104,7 @@ def _follows(part: Condition, loops: Sequence[Loop]) -> bool:
     last = loops[-1].range
     if last.step < 1:
         return False
-    ranges = {loop.variable: loop.range for loop in loops[:-1]}
+    ranges = ranges_by_name(loops[:-1])
     for start in sides("max", last.start):
         for stop in sides("min", last.stop):
             known = form_of(difference(stop, start)).plus(Form({}, 1), -1)

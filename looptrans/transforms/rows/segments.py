@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from looptrans.ir.affine import Form, form_of, is_same, sides, simplified, total
-from looptrans.ir.condition import Condition, Relation, walk_condition
+from looptrans.ir.condition import compared
 from looptrans.ir.index import Index, Int, Opaque, Var, opaque_terms, plain, substitute
 from looptrans.ir.listing import contract_text, index_text
 from looptrans.ir.program import Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.remember import remembered
 from looptrans.ir.rising import Rise, rises, why_positive
 from looptrans.ir.value import Range
@@ -123,13 +124,6 @@ def segments_of(program: Program) -> dict[str, Segments]:
     return found
 
 
-def _sides(condition: Condition) -> Iterator[Index]:
-    for part in walk_condition(condition):
-        if isinstance(part, Relation):
-            yield part.left
-            yield part.right
-
-
 def _count(program: Program, rise: Rise) -> Index:
     """Return how many sequences there are whose first rows an array says.
 
@@ -138,14 +132,14 @@ def _count(program: Program, rise: Rise) -> Index:
     """
     one_more = total(rise.range.stop, 1)
     for place in placed(program):
-        around = {loop.variable: loop.range for loop in place.loops}
+        around = ranges_by_name(place.loops)
         for relation in accesses(place.node):
-            ranges = around | {g.variable: g.range for g in relation.generators}
-            ends = [end for bounds in ranges.values() for end in (bounds.start, bounds.stop)]
+            ranges = around | ranges_by_name(relation.generators)
+            ends = [end for bounds in ranges.values() for end in bounds.ends]
             guards = (*place.conditions, *(g.condition for g in relation.generators))
             for index in (
                 *ends,
-                *chain.from_iterable(map(_sides, guards)),
+                *chain.from_iterable(map(compared, guards)),
                 *relation.access.indices,
             ):
                 for term in opaque_terms(index):

@@ -38,10 +38,9 @@ from looptrans.ir.index import Arith, Index, Int, Neg, Opaque, Var, opaque_terms
 from looptrans.ir.listing import index_text
 from looptrans.ir.program import Assign, If, Loop, Node, Program
 from looptrans.ir.rewrite import replaced
-from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, walk_value
+from looptrans.ir.value import Access, Binary, Range, Read, Reduce, Value, cells_read, walk_value
 from looptrans.ir.verdict import Certificate
-from looptrans.ir.walk import nodes
-from looptrans.transforms.editing.accesses import accesses_in
+from looptrans.ir.walk import accesses_in, assignments, loops_in
 from looptrans.transforms.editing.naming import binders
 from looptrans.transforms.editing.substitute import is_same_text, substitute_variable
 
@@ -262,7 +261,7 @@ def _is_row(program: Program, start: Index, array: str, dimension: int) -> bool:
 
 def _from_0(loop: Loop) -> _Count | None:
     """Return how a loop over a part of a row counts from 0 on."""
-    if any(isinstance(node, Loop) for node in nodes(loop.body)):
+    if loops_in(loop.body):
         return None
     start = _multiplied_out(loop.range.start)
     if not any(isinstance(t, Arith) and t.op == "*" and variables(t) for t in start.terms):
@@ -282,8 +281,7 @@ def _by_distance(loop: Loop) -> _Count | None:
     inside = binders(loop)
     found = {
         counted
-        for node in nodes(loop.body)
-        if isinstance(node, Assign)
+        for node in assignments(loop.body)
         for value in node.values
         for product_ in walk_value(value)
         if isinstance(product_, Binary) and product_.op in ("@", "*")
@@ -305,11 +303,11 @@ def _distances(
     variable: str, inside: Collection[str], is_row: bool, far: Value, near: Value
 ) -> Iterator[tuple[Index, Literal[1, -1]]]:
     """Yield where the rows begin that a factor is of, with a row beside it that they begin at."""
-    rows = [_names(part.access) for part in walk_value(near) if isinstance(part, Read)]
+    rows = [access.variables for access in cells_read(near)]
     for part in walk_value(far):
         if not isinstance(part, Read):
             continue
-        mine = _names(part.access)
+        mine = part.access.variables
         for subscript in part.access.indices:
             found = _distance(subscript, variable)
             begin = set(variables(found[0])) if found is not None else set()
@@ -334,10 +332,6 @@ def _distance(subscript: Index, variable: str) -> tuple[Index, Literal[1, -1]] |
         return None
     start = index_of(rest)
     return start, 1 if sign == 1 else -1
-
-
-def _names(access: Access) -> set[str]:
-    return {name for index in access.indices for name in variables(index)}
 
 
 def _multiplied_out(index: Index) -> Form:
@@ -366,7 +360,7 @@ def _starts(loop: Loop) -> Iterator[tuple[Index, str, int]]:
 
     The array comes with the dimension of its rows.
     """
-    if not any(opaque_terms(end) for end in (loop.range.start, loop.range.stop)):
+    if not any(opaque_terms(end) for end in loop.range.ends):
         return
     bound = binders(loop)
     for access in accesses_in(loop.body):

@@ -10,7 +10,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.step import Step
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import placed
-from looptrans.transforms.editing.nest import loop_name
+from looptrans.transforms.editing.tree import loop_name
 from looptrans.transforms.rows.segments import missing_contracts
 
 

@@ -12,7 +12,7 @@ from looptrans.ir.monoids import MONOIDS
 from looptrans.ir.program import Assign, BlockReduce, Node, Program
 from looptrans.ir.step import Step
 from looptrans.transforms.editing.accesses import place_of
-from looptrans.transforms.editing.nest import TransformError
+from looptrans.transforms.editing.errors import TransformError
 from looptrans.transforms.steps.phases import in_phases
 
 

@@ -10,10 +10,9 @@ from looptrans.ir.program import Loop, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
 from looptrans.transforms.editing.band import require_no_phases
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import NoSuchStatement, NothingToDo
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NoSuchStatement,
-    NothingToDo,
     find_loop,
     find_statement,
     loop_name,

@@ -19,6 +19,7 @@ from looptrans.transforms.editing.accesses import (
     require_one_kind,
     sites_of,
 )
+from looptrans.transforms.editing.errors import NothingToDo, RangeNotFound, TransformError
 from looptrans.transforms.editing.extents import (
     declared_range,
     extent,
@@ -26,17 +27,9 @@ from looptrans.transforms.editing.extents import (
     extreme,
     is_never_negative,
 )
-from looptrans.transforms.editing.nest import (
-    LoopPath,
-    NothingToDo,
-    RangeNotFound,
-    TransformError,
-    find_loop,
-    finished,
-    loop_name,
-    loops_around,
-)
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.privacy import without_private
+from looptrans.transforms.editing.tree import LoopPath, find_loop, loop_name, loops_around
 from looptrans.transforms.judging.check import check_storage
 
 
@@ -103,7 +96,7 @@ def expand(program: Program, name: str, *loops: str) -> Step:
 
 def _declared(body: tuple[Node, ...], array: Array) -> tuple[Node, ...]:
     """Let an array be created with its new shape, as before or else without first values."""
-    shape = tuple(e for e in array.shape if e is not None)
+    shape = array.extents
     for number, node in enumerate(body):
         if isinstance(node, Declaration) and node.array == array.name:
             creation = replace(node.creation, shape=shape)
@@ -142,7 +135,7 @@ def _require_expandable(program: Program, array: Array, paths: tuple[LoopPath, .
         raise TransformError(
             f"cannot {what}: a loop is named twice", None, remedy="name each loop once"
         )
-    require_no_index(program, program.body, name, what)
+    require_no_index(program.body, name, what)
     if not array.rank:
         require_one_kind(program, array, program.body, what)
 

@@ -12,14 +12,9 @@ from looptrans.ir.step import Image, Step
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import placed
 from looptrans.transforms.editing.band import described
-from looptrans.transforms.editing.nest import (
-    LoopPath,
-    NotAdjacent,
-    block_at,
-    find_loop,
-    replace_at,
-)
+from looptrans.transforms.editing.errors import NotAdjacent
 from looptrans.transforms.editing.substitute import rename_variable, without_binders
+from looptrans.transforms.editing.tree import LoopPath, block_at, find_loop, replace_at
 from looptrans.transforms.judging.check import reordered
 
 

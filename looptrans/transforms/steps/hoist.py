@@ -8,23 +8,21 @@ from looptrans.ir.condition import ALWAYS, Condition, conjunction
 from looptrans.ir.listing import assign_text, condition_text
 from looptrans.ir.program import Assign, If, Loop, Program
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.walk import Placed, accesses, nodes
+from looptrans.ir.walk import Placed, accesses, relations_in, written_in
 from looptrans.transforms.editing.accesses import is_about, listed, place_of
+from looptrans.transforms.editing.errors import NoSuchStatement, TransformError
 from looptrans.transforms.editing.extents import runs_at_all
-from looptrans.transforms.editing.finish import legible
+from looptrans.transforms.editing.finish import finished, legible
 from looptrans.transforms.editing.guards import guarded, guards_between, nodes_between, without
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.privacy import moved_out
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NoSuchStatement,
-    TransformError,
     find_loop,
     find_statement,
-    finished,
     loop_name,
     node_at,
     replace_at,
 )
-from looptrans.transforms.editing.privacy import moved_out
 from looptrans.transforms.judging.check import check_storage
 
 
@@ -82,18 +80,8 @@ def _hoisted(
 def _help(program: Program, place: Placed, path: LoopPath) -> str:
     """Say what can be done about a value that changes from one iteration to the next."""
     assert isinstance(place.node, Assign)
-    written = {
-        target.array
-        for node in nodes(path.loop.body)
-        if isinstance(node, Assign)
-        for target in node.targets
-    }
-    inside = [
-        relation.access
-        for node in nodes(path.loop.body)
-        if isinstance(node, Assign | If)
-        for relation in accesses(node)
-    ]
+    written = written_in(path.loop.body)
+    inside = [relation.access for relation in relations_in(path.loop.body)]
     reads = [a.access for a in accesses(place.node) if not a.is_write]
     for access in reads:
         places = {a.subscripts for a in inside if a.array == access.array}

@@ -11,16 +11,15 @@ from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import nodes
 from looptrans.transforms.editing.accesses import place_of
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import NothingToDo, TransformError
+from looptrans.transforms.editing.privacy import with_private
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NothingToDo,
-    TransformError,
     find_loop,
     loop_name,
     replace_at,
     statements_in,
 )
-from looptrans.transforms.editing.privacy import with_private
 from looptrans.transforms.judging.check import reordered
 from looptrans.transforms.steps.advice import with_privacy_first
 from looptrans.transforms.steps.parallelize import (

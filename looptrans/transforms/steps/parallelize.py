@@ -14,10 +14,9 @@ from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import placed
 from looptrans.transforms.editing.accesses import listed, place_of, sites_outside
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import NothingToDo, TransformError
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NothingToDo,
-    TransformError,
     find_loop,
     is_node,
     loop_name,

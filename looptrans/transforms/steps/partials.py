@@ -14,15 +14,10 @@ from looptrans.ir.program import Array, Assign, Atomic, BlockReduce, Program
 from looptrans.ir.value import Access, Range, Subscript, Whole
 from looptrans.ir.walk import Placed, accesses, placed
 from looptrans.transforms.editing.accesses import place_of, require_no_index, varies
+from looptrans.transforms.editing.errors import RangeNotFound, TransformError
 from looptrans.transforms.editing.extents import extent, extreme, stated_extent
-from looptrans.transforms.editing.nest import (
-    LoopPath,
-    RangeNotFound,
-    TransformError,
-    fresh_name,
-    loop_name,
-    loops_around,
-)
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import LoopPath, loop_name, loops_around, ranges_around
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ def partials_of(
         RangeNotFound: Which elements a block contributes to is not known beforehand.
     """
     what = f"split the reduction into {array.name}"
-    require_no_index(program, (path.loop,), array.name, what)
+    require_no_index((path.loop,), array.name, what)
     _require_identity(path, array, operator, what)
     updates = tuple(_updates(program, path, array, what))
     targets = [target for place, target in updates]
@@ -200,7 +195,7 @@ def _range_of(
         subscript = target.subscripts[dimension]
         found += [loop.range for loop in inner if subscript == Var(loop.variable)]
     one = found[0] if len(found) == len(updates) else None
-    if one is not None and not any(varies(end, path.loop) for end in (one.start, one.stop)):
+    if one is not None and not any(varies(end, path.loop) for end in one.ends):
         ends = [(one.start, other.start) for other in found]
         ends += [(one.stop, other.stop) for other in found]
         if all(is_same(a, b) for a, b in ends) and all(r.step == one.step for r in found):
@@ -225,7 +220,7 @@ def _reach(
     ranges: Mapping[str, Range],
 ) -> Index:
     """Return the extent of a dimension of partial results whose array does not say its own."""
-    around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
+    around = ranges_around(program, path.position)
     highest = None
     if not isinstance(subscript, Whole):
         highest = extreme(subscript, {**around, **ranges}, "highest")

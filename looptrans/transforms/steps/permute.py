@@ -7,8 +7,9 @@ from functools import partial
 from looptrans.ir.program import Program
 from looptrans.ir.step import Step, same_names
 from looptrans.transforms.editing.band import find_band, require_named
-from looptrans.transforms.editing.nest import NothingToDo, find_loop
+from looptrans.transforms.editing.errors import NothingToDo
 from looptrans.transforms.editing.scan import in_order
+from looptrans.transforms.editing.tree import find_loop
 from looptrans.transforms.judging.check import reordered
 from looptrans.transforms.steps.advice import skew_first
 

@@ -22,24 +22,22 @@ from looptrans.analysis.budget import BudgetExceeded
 from looptrans.analysis.cycles.iterations import Fold, Iterations, Tie, iterations_of
 from looptrans.ir.affine import is_same
 from looptrans.ir.index import Var
-from looptrans.ir.program import Assign, Atomic, Barrier, BlockReduce, If, Loop, Node, Program
+from looptrans.ir.program import Atomic, Barrier, BlockReduce, If, Loop, Node, Program
 from looptrans.ir.step import Image, Step
 from looptrans.ir.verdict import Verdict
-from looptrans.ir.walk import Placed, nodes, placed
+from looptrans.ir.walk import Placed, assignments, nodes, placed
 from looptrans.transforms.editing.accesses import place_of, sites_of
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import NotAdjacent, NothingToDo, TransformError
+from looptrans.transforms.editing.privacy import with_private
+from looptrans.transforms.editing.substitute import rename_variable, without_binders
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NotAdjacent,
-    NothingToDo,
     Position,
-    TransformError,
     find_loop,
     loop_name,
     replace_at,
     statements_in,
 )
-from looptrans.transforms.editing.privacy import with_private
-from looptrans.transforms.editing.substitute import rename_variable, without_binders
 from looptrans.transforms.judging.check import reordered
 from looptrans.transforms.steps.advice import with_privacy_first
 from looptrans.transforms.steps.parallelize import require_no_atomic, require_sequential, way_out
@@ -358,7 +356,7 @@ class _Sections:
         other = next((n for n in nodes(inside) if isinstance(n, Atomic | BlockReduce)), None)
         if not cut and other is None:
             return
-        first = next(n for n in nodes(inside) if isinstance(n, Assign))
+        first = assignments(inside)[0]
         raise TransformError(
             f"the updates of {stretch.fold.array} cannot be put into one block",
             place_of(first),

@@ -12,7 +12,6 @@ from looptrans.ir.program import Array, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import indices_changed, with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.value import Access
 from looptrans.ir.verdict import Verdict
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import (
@@ -23,18 +22,11 @@ from looptrans.transforms.editing.accesses import (
     sites_of,
     sites_outside,
 )
+from looptrans.transforms.editing.errors import NothingToDo, TransformError
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_name, with_array
-from looptrans.transforms.editing.nest import (
-    LoopPath,
-    NothingToDo,
-    TransformError,
-    find_loop,
-    finished,
-    loop_name,
-    node_at,
-    replace_at,
-)
 from looptrans.transforms.editing.privacy import with_private
+from looptrans.transforms.editing.tree import LoopPath, find_loop, loop_name, node_at, replace_at
 from looptrans.transforms.judging.check import check_storage
 from looptrans.transforms.steps.promote import can_promote
 
@@ -113,7 +105,7 @@ def _possible(program: Program, path: LoopPath) -> tuple[str, ...]:
             why="no two iterations touch a cell that one of them writes",
             remedy=f"parallelize({loop})",
         )
-    inputs = {array.name for array in program.arrays if array.role == "input"}
+    inputs = program.input_names
     local = [name for name in tied if name not in inputs and name not in live_out(program)]
     raise NothingToDo(
         message,
@@ -193,11 +185,13 @@ def _renamed(loop: Node, old: str, new: str) -> Node:
             return Let(new, of_index(index.value))
         return rebuild(index, tuple(map(of_index, children(index))))
 
-    def of_access(access: Access) -> Access:
-        return replace(access, array=new) if access.array == old else access
-
     assert isinstance(loop, Loop)  # its own range stands outside of the iterations
-    return replace(loop, body=with_accesses(indices_changed(loop.body, of_index), of_access))
+    return replace(
+        loop,
+        body=with_accesses(
+            indices_changed(loop.body, of_index), lambda access: access.renamed(old, new)
+        ),
+    )
 
 
 def _span(sites: tuple[AccessSite, ...]) -> Span | None:

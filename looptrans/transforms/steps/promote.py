@@ -10,6 +10,7 @@ from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.listing import access_text
 from looptrans.ir.program import Array, Assign, Declaration, Loop, Node, Program
+from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import rewritten, with_accesses
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Access, Create, Range, Read, Subscript, Whole
@@ -23,30 +24,27 @@ from looptrans.transforms.editing.accesses import (
     sites_of,
     varies,
 )
+from looptrans.transforms.editing.errors import NothingToDo, TransformError
 from looptrans.transforms.editing.extents import (
-    Ranges,
     extent,
     extreme,
     is_never_negative,
     runs_at_all,
     stated_extent,
 )
+from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.guards import guarded
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.naming import fresh_label, fresh_name, with_array
+from looptrans.transforms.editing.privacy import private_around, without_private
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NothingToDo,
-    TransformError,
     find_loop,
-    finished,
-    fresh_label,
-    fresh_name,
     loop_name,
     loops_around,
     node_at,
+    ranges_around,
     replace_at,
-    with_array,
 )
-from looptrans.transforms.editing.privacy import private_around, without_private
 from looptrans.transforms.judging.check import check_storage
 
 
@@ -161,7 +159,7 @@ def _element(program: Program, array: Array, path: LoopPath) -> _Element:
             place_of(path.loop),
             remedy="name an array that it reads or writes",
         )
-    require_no_index(program, (path.loop,), array.name, what)
+    require_no_index((path.loop,), array.name, what)
     require_one_kind(program, array, (path.loop,), what)
     patterns = [_pattern(site.access, path) for site in sites]
     usable = [pattern for pattern in patterns if pattern is not None]
@@ -268,7 +266,7 @@ def _local(program: Program, path: LoopPath, element: _Element, ranges: Sequence
     ]
     stem = element.array.name.rpartition(".")[2]
     name = fresh_name(program, f"{stem}_{''.join(at) or 'local'}")
-    around = _ranges_around(program, path)
+    around = ranges_around(program, path.position)
     shape: list[Index | None] = []
     for bounds in ranges:
         highest = extreme(bounds.stop, around, "highest")
@@ -277,17 +275,13 @@ def _local(program: Program, path: LoopPath, element: _Element, ranges: Sequence
     return Array(name, len(shape), element.array.element, "local", tuple(shape))
 
 
-def _ranges_around(program: Program, path: LoopPath) -> Ranges:
-    return {p.variable: p.loop.range for p in loops_around(program, path.position)}
-
-
 def _row_range(program: Program, path: LoopPath, element: _Element, dimension: int) -> Range:
     """Return the indices of a dimension that are loaded and stored.
 
     These are the ones that the inner loops run through where these all run through the same, else
     all that the array has.
     """
-    around = _ranges_around(program, path)
+    around = ranges_around(program, path.position)
     found = [_run_through(site, path, dimension) for site in element.sites]
     one = found[0]
     if one is not None and all(
@@ -316,12 +310,11 @@ def _run_through(site: AccessSite, path: LoopPath, dimension: int) -> Range | No
     if not isinstance(subscript, Var):
         return None
     inner = site.place.loops[site.place.loop_positions.index(path.position) + 1 :]
-    ranges = {loop.variable: loop.range for loop in inner}
-    ranges |= {each.variable: each.range for each in site.relation.generators}
+    ranges = ranges_by_name((*inner, *site.relation.generators))
     bounds = ranges.get(subscript.name)
     if bounds is None or bounds.step != 1:
         return None
-    return None if any(varies(end, path.loop) for end in (bounds.start, bounds.stop)) else bounds
+    return None if any(varies(end, path.loop) for end in bounds.ends) else bounds
 
 
 # The program with it
@@ -340,7 +333,7 @@ def _promoted(called: str, program: Program, path: LoopPath, plan: _Plan) -> Ste
     after = replace_at(program, path.position, (loop,))
     position = path.position
     if not plan.copies:
-        made = Create("empty", _shape(local), element=DTYPES[local.element])
+        made = Create("empty", local.extents, element=DTYPES[local.element])
         declaration = Declaration(local.name, made) if local.rank else None
         after, shift = with_array(after, local, declaration)
         position = (position[0] + shift, *position[1:])
@@ -358,10 +351,6 @@ def _promoted(called: str, program: Program, path: LoopPath, plan: _Plan) -> Ste
         images.pop(copy.label, None)
     done, final = finished(after, images)
     return Step(called, program, done, check_storage(program, done, final), final)
-
-
-def _shape(array: Array) -> tuple[Index, ...]:
-    return tuple(each for each in array.shape if each is not None)
 
 
 def _without_copies(loop: Loop, copies: tuple[Assign, ...]) -> Loop:

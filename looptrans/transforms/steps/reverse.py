@@ -8,7 +8,7 @@ from looptrans.ir.program import Program
 from looptrans.ir.ranges import reversed_range
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.verdict import Verdict
-from looptrans.transforms.editing.nest import find_loop, replace_at
+from looptrans.transforms.editing.tree import find_loop, replace_at
 from looptrans.transforms.judging.check import reordered
 
 

@@ -10,16 +10,15 @@ from looptrans.ir.program import Loop, Program
 from looptrans.ir.step import Image, Step, same_names
 from looptrans.ir.value import Range
 from looptrans.ir.walk import placed
-from looptrans.transforms.editing.nest import (
-    BadNumber,
+from looptrans.transforms.editing.errors import BadNumber, NotNested
+from looptrans.transforms.editing.substitute import substitute_variable
+from looptrans.transforms.editing.tree import (
     LoopPath,
-    NotNested,
     find_loop,
     loop_name,
     loops_around,
     replace_at,
 )
-from looptrans.transforms.editing.substitute import substitute_variable
 from looptrans.transforms.judging.check import reordered
 
 
@@ -45,7 +44,7 @@ def skew(program: Program, inner: str, outer: str, factor: int) -> Step:
             integer.
     """
     path, around = find_loop(program, inner), find_loop(program, outer)
-    _require(program, path.loop, factor)
+    _require(path.loop, factor)
     if path.position[: len(around.position)] != around.position or path == around:
         raise NotNested(
             f"the loop {inner} does not stand inside the loop {outer}",
@@ -77,7 +76,7 @@ def _around(program: Program, path: LoopPath) -> str:
     return f"name a loop around {name}: {', '.join(around)}" if around else "name an inner loop"
 
 
-def _require(program: Program, loop: Loop, factor: int) -> None:
+def _require(loop: Loop, factor: int) -> None:
     if isinstance(factor, bool) or not isinstance(factor, int) or factor == 0:
         raise BadNumber(
             f"a loop cannot be skewed by the factor {factor}",

@@ -15,35 +15,29 @@ from looptrans.ir.program import Assign, Declaration, Loop, Node, Program
 from looptrans.ir.rewrite import replaced, rewritten, with_accesses
 from looptrans.ir.source import Span
 from looptrans.ir.step import Step, same_names
-from looptrans.ir.value import (
-    Access,
-    Const,
-    Create,
-    Range,
-    Read,
-    Value,
-)
+from looptrans.ir.value import Access, Const, Create, Range, Read, Value
 from looptrans.ir.verdict import Verdict
-from looptrans.ir.walk import nodes, placed
+from looptrans.ir.walk import assignments, nodes, placed
 from looptrans.transforms.editing.accesses import DTYPES, listed, place_of
-from looptrans.transforms.editing.extents import blocks_of, extent, extreme
-from looptrans.transforms.editing.nest import (
+from looptrans.transforms.editing.errors import (
     BadNumber,
-    LoopPath,
     NothingToDo,
     RangeNotFound,
     TransformError,
+)
+from looptrans.transforms.editing.extents import blocks_of, extent, extreme
+from looptrans.transforms.editing.finish import finished
+from looptrans.transforms.editing.naming import fresh_label, fresh_name, with_array
+from looptrans.transforms.editing.privacy import private_around
+from looptrans.transforms.editing.tree import (
+    LoopPath,
     find_loop,
-    finished,
-    fresh_label,
-    fresh_name,
     loop_name,
     loops_around,
     node_at,
+    ranges_around,
     replace_at,
-    with_array,
 )
-from looptrans.transforms.editing.privacy import private_around
 from looptrans.transforms.judging.contributions import check_split, is_update
 from looptrans.transforms.steps.partials import Partials, partials_of
 
@@ -121,7 +115,7 @@ def _require_recognized(path: LoopPath, found: Iterations, plan: _Plan) -> None:
     folds = {(fold.array, fold.operator) for fold in found.folds}
     for each in plan.partials:
         name, array = each.operator.name, each.cell.array
-        updates = [n for n in nodes(path.loop.body) if isinstance(n, Assign)]
+        updates = assignments(path.loop.body)
         updates = [node for node in updates if node.label in each.updates]
         odd = [node for node in updates if not is_update(node, each.operator)]
         if name not in OPERATORS or not (odd or (array, name) not in folds):
@@ -223,12 +217,12 @@ class _Plan:
 def _plan(program: Program, path: LoopPath, size: int, operators: Mapping[str, Operator]) -> _Plan:
     bounds = path.loop.range
     blocks = blocks_of(bounds, size)
-    around = {p.variable: p.loop.range for p in loops_around(program, path.position)}
+    around = ranges_around(program, path.position)
     most = extreme(blocks, around, "highest")
     if most is None:
         loop = loop_name(program, path.position)
         # Behind a guard that looks into a table, it is not seen who contributes.
-        by_tables = any(opaque_terms(end) for end in (bounds.start, bounds.stop))
+        by_tables = any(opaque_terms(end) for end in bounds.ends)
         raise RangeNotFound(
             f"how many blocks the loop {loop} has is not known beforehand",
             place_of(path.loop),
@@ -257,7 +251,7 @@ def _plan(program: Program, path: LoopPath, size: int, operators: Mapping[str, O
 def _rewritten(program: Program, path: LoopPath, plan: _Plan) -> Program:
     after, position = program, path.position
     for each in plan.partials:
-        shape = tuple(e for e in each.array.shape if e is not None)
+        shape = each.array.extents
         creation = Create("empty", shape, element=DTYPES[each.array.element])
         after, shift = with_array(after, each.array, Declaration(each.array.name, creation))
         position = (position[0] + shift, *position[1:])

@@ -10,7 +10,9 @@ from looptrans.ir.program import Loop, Program
 from looptrans.ir.step import Step, same_names
 from looptrans.ir.value import Range
 from looptrans.transforms.editing.band import require_no_phases
-from looptrans.transforms.editing.nest import BadNumber, find_loop, fresh_name, replace_at
+from looptrans.transforms.editing.errors import BadNumber
+from looptrans.transforms.editing.naming import fresh_name
+from looptrans.transforms.editing.tree import find_loop, replace_at
 from looptrans.transforms.judging.check import reordered
 
 

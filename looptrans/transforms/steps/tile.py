@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from looptrans.analysis.ranges.scan import Dimension, Scan, bounds_of
-from looptrans.ir.index import variables
 from looptrans.ir.program import Program
 from looptrans.ir.step import Step, same_names
 from looptrans.transforms.editing.band import (
@@ -18,8 +17,10 @@ from looptrans.transforms.editing.band import (
     require_no_phases,
     with_private,
 )
-from looptrans.transforms.editing.nest import BadNumber, find_loop, fresh_name
+from looptrans.transforms.editing.errors import BadNumber
+from looptrans.transforms.editing.naming import fresh_name
 from looptrans.transforms.editing.scan import ranges_of
+from looptrans.transforms.editing.tree import find_loop
 from looptrans.transforms.judging.check import reordered
 from looptrans.transforms.steps.advice import skew_first
 from looptrans.transforms.steps.strip_mine import require_size, strip, strips
@@ -105,7 +106,4 @@ def _tiled(band: Band, sizes: Sequence[int]) -> Program:
 
 def _is_box(band: Band) -> bool:
     """Tell whether no range depends on another loop of the band."""
-    return not any(
-        set(band.variables).intersection(variables(loop.range.start) + variables(loop.range.stop))
-        for loop in band.loops
-    )
+    return not any(loop.range.variables & set(band.variables) for loop in band.loops)
