@@ -19,6 +19,7 @@ from looptrans.executor import execute, prepare
 from looptrans.ir.listing import listing as text_of
 from looptrans.ir.program import Program
 from tests.analysis import program
+from tests.test_adjoint_closed import gaps
 from tests.test_adjoint_torch import gradients
 
 CHOLESKY = """
@@ -29,6 +30,20 @@ def f(A: Float[Array, "N N"]):
         for i in range(j + 1, N):
             L[i, j] = (A[i, j] - sum(L[i, k] * L[j, k] for k in range(j))) / L[j, j]
     return L
+"""
+# Blocks of two widths over one array.
+TWO_WIDTHS = """
+def f(K: Float[Array, "N"]):
+    O = zeros(N)
+    S = 0.0
+    for c in range(0, N, 4):
+        for i in range(c, min(c + 4, N)):
+            O[i] = K[i] * S
+        S += sum(K[j] for j in range(c, min(c + 4, N)))
+    for c in range(0, N, 3):
+        for i in range(c, min(c + 3, N)):
+            O[i] = O[i] * O[c]
+    return O
 """
 
 SIZES = {"T": 5, "B": 2, "D": 3, "E": 2, "N": 4, "M": 3}
@@ -368,10 +383,11 @@ def test_gradients_through_time_are_those_of_autograd(name: str) -> None:
     assert_gradients(program(LISTINGS[name]))
 
 
-def test_a_matrix_that_is_taken_apart_column_by_column_is_refused() -> None:
-    """Ranges of sums name each other; what comes of it ended in an internal error."""
-    with pytest.raises(NotDifferentiated, match="as an earlier iteration of j left it"):
-        backward(program(CHOLESKY))
+def test_a_matrix_that_is_taken_apart_column_by_column_has_gradients() -> None:
+    """Ranges of sums name each other; its columns wait for each other, and so do their rows."""
+    found = backward(program(CHOLESKY))
+    some = np.random.default_rng(5).standard_normal((5, 5))
+    assert max(gaps(found, 1, {"N": 5}, A=some @ some.T + 5.0 * np.eye(5))) < 1e-12
 
 
 def test_what_several_ways_lead_to_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,7 +401,7 @@ def test_what_several_ways_lead_to_is_tried_once(monkeypatch: pytest.MonkeyPatch
         return found(listing, *asked)
 
     monkeypatch.setattr(module, "_of_any", of_any)
-    listing = program(CHOLESKY)
+    listing = program(TWO_WIDTHS)
     refusals = []
     for _ in range(2):
         with pytest.raises(NotDifferentiated) as refused:
