@@ -133,3 +133,22 @@ def hops(x0: Float[Array, "E"], Y: Float[Array, "N E"], R: Const):
 def test_rows_added_over_what_no_state_has_cells_for_stay_in_blocks() -> None:
     steps = derive(program(HOPS), "fold").steps
     assert not any("interchange" in str(step.arguments) for step in steps)
+
+
+# How much all queries look at each key is added to, and looked at by nobody.
+LOOKED_AT = """
+def looked_at(P: Float[Array, "M N"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    A = zeros(N)
+    for i in range(M):
+        for j in range(N):
+            A[j] += P[i, j]
+            for d in range(D):
+                O[i, d] += P[i, j] * V[j, d]
+    return O, A
+"""
+
+
+def test_what_is_only_added_to_is_no_state_that_rows_are_made_of() -> None:
+    """All of it in one block would leave one program to go over all rows."""
+    assert all(kernel.grid for kernel in lowered(program(LOOKED_AT)).kernels)

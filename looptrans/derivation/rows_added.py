@@ -57,7 +57,7 @@ def rows_added_beside(program: Program) -> Iterator[AddedRow]:
     for place, outer, inner in _adding(program):
         carried = {name for loop in place.loops[:outer] for name in rows_carried(loop)}
         loop = place.loops[outer]
-        if has_fixed_ends(loop) and looks_at_all(loop, carried - {_target(place)}):
+        if has_fixed_ends(loop) and looks_at_all(loop, carried, besides=True):
             yield _row(program, loop, inner)
 
 
@@ -74,14 +74,22 @@ def seen_by_cells(work: Work, each: AddedRow) -> bool:
     return True
 
 
-def looks_at_all(loop: Loop, arrays: Collection[str]) -> bool:
-    """Tell whether a loop goes over cells of some arrays that it reads."""
-    return any(
-        not each.is_write and each.access.array in arrays and mentions(each.access, loop.variable)
-        for node in nodes(loop.body)
-        if isinstance(node, Assign | If)
-        for each in accesses(node)
-    )
+def looks_at_all(loop: Loop, arrays: Collection[str], *, besides: bool = False) -> bool:
+    """Tell whether a loop goes over cells of some arrays that it reads.
+
+    Args:
+        loop: The loop.
+        arrays: The arrays.
+        besides: Whether what only sets the cell that it reads does not count.
+    """
+    for node in nodes(loop.body):
+        if isinstance(node, Assign | If):
+            own = {t.array for t in node.targets} if isinstance(node, Assign) and besides else set()
+            for each in accesses(node):
+                read = not each.is_write and each.access.array in set(arrays) - own
+                if read and mentions(each.access, loop.variable):
+                    return True
+    return False
 
 
 def _adding(program: Program) -> Iterator[tuple[Placed, int, Loop]]:
