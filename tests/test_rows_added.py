@@ -152,3 +152,33 @@ def looked_at(P: Float[Array, "M N"], V: Float[Array, "N D"]):
 def test_what_is_only_added_to_is_no_state_that_rows_are_made_of() -> None:
     """All of it in one block would leave one program to go over all rows."""
     assert all(kernel.grid for kernel in lowered(program(LOOKED_AT)).kernels)
+
+
+# Besides a softmax attention, how much all queries look at each key.
+IMPORTANCE = """
+def importance(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]):
+    O = zeros((M, D))
+    A = zeros(N)
+    for i in range(M):
+        m = -inf
+        for j in range(N):
+            m = max(m, Q[i] @ K[j])
+        l = 0.0
+        for j in range(N):
+            l += exp(Q[i] @ K[j] - m)
+        for j in range(N):
+            p = exp(Q[i] @ K[j] - m) / l
+            A[j] += p
+            for d in range(D):
+                O[i, d] += p * V[j, d]
+    return O, A
+"""
+
+
+def test_attention_stays_one_pass_where_its_weights_are_added_up_by_columns_too() -> None:
+    q, k, v = normal((5, 4), (7, 4), (7, 3))
+    assert len(lowered(program(IMPORTANCE)).kernels) == 2
+    weights = torch.softmax(q.double() @ k.double().T, -1)
+    found = looptrans.compile(IMPORTANCE)(q, k, v)
+    for mine, theirs in zip(found, (weights @ v.double(), weights.sum(0)), strict=True):
+        torch.testing.assert_close(mine.double(), theirs, rtol=1e-5, atol=1e-5)
