@@ -261,6 +261,26 @@ def test_a_listing_without_a_backward_pass_says_why() -> None:
     assert function.no_gradient in str(found.value)
 
 
+PAIRS = """
+def pairs(x: Float[Array, "E"]):
+    y = zeros(E)
+    for p in range(E // 2):
+        y[2 * p] = x[2 * p + 1]
+        y[2 * p + 1] = x[2 * p]
+    return y
+"""
+
+
+def test_why_there_is_no_gradient_comes_with_what_to_do_about_it() -> None:
+    """The command line has a line of its own for that; Python has the one sentence."""
+    x = torch.arange(4.0, requires_grad=True)
+    with pytest.raises(RuntimeError, match="nothing is left over, with assert E % 2 == 0; detach"):
+        looptrans.compile(PAIRS)(x).sum().backward()
+    said = PAIRS.replace("    y = ", "    assert E % 2 == 0\n    y = ", 1)
+    looptrans.compile(said)(x)[0].backward()
+    assert x.grad is not None and x.grad.tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
 def test_who_asks_for_no_gradient_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     original = compiling._emitted_backward

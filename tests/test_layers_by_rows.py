@@ -245,3 +245,66 @@ def test_scores_that_are_returned_are_no_row_in_registers_either() -> None:
     assert not any(map(stores_rows_of_products, kernels))
     assert not any(map(multiplies_whole_rows, kernels))
     check(program(SCORES), found)
+
+
+# Rows are divided by their sums and columns by theirs, in turn, as transport plans are found.
+IN_TURN = """
+def transport(Q: Float[Array, "M E"], K: Float[Array, "N E"]):
+    u = zeros(M)
+    w = zeros(N)
+    for t in range(2):
+        for i in range(M):
+            m = -inf
+            for j in range(N):
+                m = max(m, Q[i] @ K[j] - w[j])
+            l = 0.0
+            for j in range(N):
+                l += exp(Q[i] @ K[j] - w[j] - m)
+            u[i] = m + log(l)
+        for j in range(N):
+            m = -inf
+            for i in range(M):
+                m = max(m, Q[i] @ K[j] - u[i])
+            l = 0.0
+            for i in range(M):
+                l += exp(Q[i] @ K[j] - u[i] - m)
+            w[j] = m + log(l)
+    return u, w
+"""
+
+# Slots compete for what is seen, several times; each batch has slots of its own.
+SLOTS = """
+def slots(x: Float[Array, "B S E"], K: Float[Array, "B N E"]):
+    q = zeros((B, S, E))
+    u = zeros((B, S, E))
+    for b in range(B):
+        for s in range(S):
+            for e in range(E):
+                q[b, s, e] = x[b, s, e]
+        for t in range(2):
+            for s in range(S):
+                for e in range(E):
+                    u[b, s, e] = 0.0
+            for n in range(N):
+                m = -inf
+                for s in range(S):
+                    m = max(m, K[b, n] @ q[b, s])
+                l = 0.0
+                for s in range(S):
+                    l += exp(K[b, n] @ q[b, s] - m)
+                for s in range(S):
+                    for e in range(E):
+                        u[b, s, e] += exp(K[b, n] @ q[b, s] - m) / l * K[b, n, e]
+            for s in range(S):
+                for e in range(E):
+                    q[b, s, e] = u[b, s, e]
+    return q
+"""
+
+
+@pytest.mark.parametrize("text", [IN_TURN, SLOTS])
+def test_rows_of_a_few_rounds_are_in_programs_of_their_own(text: str) -> None:
+    """In one kernel over the rounds one program would do all rows of each."""
+    for kernel in lowered(program(text)).kernels:
+        assert has_products(kernel.body) and any(dim.role == "rows" for dim in kernel.grid)
+        assert not any(dim.role == "element" for dim in kernel.dims)

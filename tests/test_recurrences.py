@@ -550,6 +550,20 @@ def test_what_is_handed_on_stays_in_a_state() -> None:
     assert "h_state[d1] = h_next[d1]" in network
 
 
+def test_what_is_handed_on_stays_in_a_state_beside_cells_that_are_looked_up() -> None:
+    text = """
+def f(x: Float[Array, "T"], level: Int[Array, "T", "0:L"], w: Float[Array, "T"]):
+    h = zeros(T)
+    y = zeros(L)
+    for i in range(T):
+        y[level[i]] += w[i]
+    for t in range(T - 2, -1, -1):
+        h[t] = h[t + 1] + x[t + 1]
+    return h, y
+"""
+    assert "state" in {step.kind for step in derive(program(text), "fold").steps}
+
+
 def test_a_state_starts_from_what_a_loop_around_has_written() -> None:
     """Where that repeats over the same cells, the first iteration finds more than zeros."""
     text = """

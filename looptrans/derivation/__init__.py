@@ -15,6 +15,7 @@ several loops as a row    as_a_row
 handed on by iterations   handed_on
 no algebra needed         ordinary
 the steps by name         backward, moves, work, order
-which steps, in order     in_states, passes_joined, nests_joined, together, in_rows, derive
+which steps, in order     rows_added, in_states, passes_joined, nests_joined, together, in_rows,
+                          derive
 as JSON                   saved
 """

@@ -10,21 +10,15 @@ Where elements look at each other a state is a block: what looks at all of it ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 
-from looptrans.adjoint.carried.accumulating import accumulation
 from looptrans.adjoint.rewriting.simpler import BLOCKS
-from looptrans.algebra.positional.cells import mentions
 from looptrans.derivation.handed_on.handed import handed_on
 from looptrans.derivation.handed_on.row_by_row import is_over_blocks, tables
 from looptrans.derivation.handed_on.whole_rows import rows_handed_on
-from looptrans.derivation.joined.apart import handed
 from looptrans.derivation.joined.loops_as_sums import added_to_rows, sum_loops
-from looptrans.derivation.work import Work, loop_name
-from looptrans.ir.program import Assign, Loop, Program
-from looptrans.ir.walk import placed, relations_in
-from looptrans.transforms.editing.tree import statements_in
+from looptrans.derivation.rows_added import looks_at_all, rows_added_to, seen_by_cells
+from looptrans.derivation.work import Work
 
 
 def in_states(work: Work) -> None:
@@ -81,7 +75,7 @@ def _kept_whole(work: Work, table: str) -> None:
 def _with_sums_over(work: Work, arrays: Collection[str]) -> None:
     """Write as sums the loops that add up rows of some arrays, or add to them."""
     for found in sum_loops(work.program, several=True):
-        if found.update.targets[0].array in arrays or _looks(found.loop, arrays):
+        if found.update.targets[0].array in arrays or looks_at_all(found.loop, arrays):
             work.take("loop as sum", found.update.label)
 
 
@@ -122,73 +116,10 @@ def _summed(work: Work, array: str, others: Collection[str]) -> bool:
     """
     start = len(work.steps)
     looked_at = set(others)
-    for each in tuple(_rows(work.program, array, others)):
-        before = work.mark()
-        made = [f"expand({name}, {each.outer})" for name in each.locals]
-        if each.cuts:
-            made.append(f"distribute({', '.join((each.outer, *each.cuts))})")
-        made.append(f"interchange({each.apart}, {each.inner})")
-        if any(work.take("transformation", text) is not None for text in made):
-            work.back_to(before)
-        else:
+    for each in tuple(rows_added_to(work.program, array, others)):
+        if seen_by_cells(work, each):
             looked_at |= {*each.locals}
     for found in sum_loops(work.program, several=True):
-        if found.update.targets[0].array == array and _looks(found.loop, looked_at):
+        if found.update.targets[0].array == array and looks_at_all(found.loop, looked_at):
             work.take("loop as sum", found.update.label)
     return len(work.steps) > start
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A loop that adds to a row, one whole row after the other.
-
-    Attributes:
-        outer: The loop that adds up.
-        inner: The loop over the row.
-        cuts: The statements before which the outer loop is cut to hold the inner one alone.
-        apart: What the outer loop is called then.
-        locals: The scalars that its pieces hand to each other.
-    """
-
-    outer: str
-    inner: str
-    cuts: tuple[str, ...]
-    apart: str
-    locals: tuple[str, ...]
-
-
-def _rows(program: Program, array: str, others: Collection[str]) -> Iterator[_Row]:
-    """Yield the loops that add rows to an array, and look at what is handed on."""
-    for place in placed(program):
-        if not isinstance(place.node, Assign) or len(place.loops) < 3:
-            continue
-        target, (outer, inner) = place.node.targets[0], place.loops[-2:]
-        if (
-            target.array != array
-            or accumulation(target, place.node.values[0], elsewhere=True) is None
-        ):
-            continue
-        if mentions(target, outer.variable) or not mentions(target, inner.variable):
-            continue
-        number = next((n for n, node in enumerate(outer.body) if node is inner), None)
-        if number is None or not _looks(outer, others):
-            continue
-        parts = (outer.body[:number], (inner,), outer.body[number + 1 :])
-        pieces = [part for part in parts if statements_in(part)]
-        cuts = tuple(statements_in(piece)[0] for piece in pieces[1:])
-        label = statements_in((inner,))[0]
-        yield _Row(
-            loop_name(outer),
-            loop_name(inner),
-            cuts,
-            f"{outer.variable}@{label}",
-            handed(program, pieces),
-        )
-
-
-def _looks(loop: Loop, arrays: Collection[str]) -> bool:
-    """Tell whether a loop goes over cells of some arrays that it reads."""
-    return any(
-        not each.is_write and each.access.array in arrays and mentions(each.access, loop.variable)
-        for each in relations_in(loop.body)
-    )

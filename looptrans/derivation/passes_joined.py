@@ -12,6 +12,7 @@ from looptrans.derivation.joined.loops_as_sums import (
     sum_loops,
 )
 from looptrans.derivation.joined.passes import Passes, brought_out, passes
+from looptrans.derivation.rows_added import AddedRow, rows_added_beside, seen_by_cells
 from looptrans.derivation.step import NotDone
 from looptrans.derivation.work import Work, loop_name
 from looptrans.ir.program import Loop
@@ -112,6 +113,7 @@ def _joined_with_sums(work: Work, notes: int) -> None:
 
 def sums(work: Work) -> None:
     """Write loops as sums where a kernel has no other form for them, or a slower one."""
+    _rows_by_cells(work)
     _told_apart(work)
     program = work.program
     for each in sum_loops(program):
@@ -133,6 +135,17 @@ def sums_before_rows(work: Work) -> bool:
         return False
     work.take(ALIKE)
     return True
+
+
+def _rows_by_cells(work: Work) -> None:
+    """Let loops that add up rows, beside rows that are carried, add up one cell at a time."""
+    tried: set[AddedRow] = set()
+    while True:
+        each = next((r for r in rows_added_beside(work.program) if r not in tried), None)
+        if each is None:
+            return
+        tried.add(each)
+        seen_by_cells(work, each)
 
 
 def _told_apart(work: Work) -> None:

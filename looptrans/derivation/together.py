@@ -106,10 +106,20 @@ def rows_again(work: Work, *, own: bool = False) -> None:
 
 
 def results_again(work: Work) -> None:
-    """Give each result a nest of its own, where numbers that several hang on would take room."""
+    """Give each result a nest of its own, where numbers that several hang on would take room.
+
+    What such a result hangs on may be one pass with another one, as the sums of a softmax are.
+    """
     own_arrays(work)
     mark = work.mark()
     if work.take("results worked out again") is None and _sums_more(mark, work):
+        work.back_to(mark)
+        return
+    mark = work.mark()
+    count = len(mark.steps)
+    side_by_side(work)
+    one_pass(work)
+    if not any(step.kind == "one pass" for step in work.steps[count:]):
         work.back_to(mark)
 
 

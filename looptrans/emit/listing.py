@@ -100,6 +100,9 @@ def lowered(
         joined = joined or fused
         try:
             found = lower(derivation, rounded=rounded)
+            written = _with_repetitions_written_out(program, found, rounded)
+            if written is not None:
+                return written
             if fused and nests == "joined":
                 found = _with_nests_as_written(program, found, rounded) or found
             found = _with_smaller_blocks(program, found, rounded) or found
@@ -182,17 +185,17 @@ def _with_smaller_blocks(
 
     Such a block soon is larger than what Triton allows, and there are no products for it.
     """
-
-    def most(blocks: BlockProgram) -> int:
-        return max(most_dims(kernel.body) for kernel in blocks.kernels)
-
-    if most(found) <= MOST_DIMS:
+    if _most_dims(found) <= MOST_DIMS:
         return None
     try:
         other = lower(derive(program, "fold", nests="sums in loops"), rounded=rounded)
     except (NotDone, NotLowered):
         return None
-    return other if most(other) < most(found) else None
+    return other if _most_dims(other) < _most_dims(found) else None
+
+
+def _most_dims(blocks: BlockProgram) -> int:
+    return max(most_dims(kernel.body) for kernel in blocks.kernels)
 
 
 def _with_rows_in_memory(
@@ -280,12 +283,7 @@ def _with_numbers_in_memory(
 
     In one kernel a program does all rows of an h, as it has one top.
     """
-
-    def without_rows(blocks: BlockProgram) -> int:
-        kernels = (each for each in blocks.kernels if has_products(each.body))
-        return sum(all(dim.role != "rows" for dim in each.grid) for each in kernels)
-
-    most = without_rows(found)
+    most = _without_rows(found)
     if not most:
         return None
     try:
@@ -293,7 +291,35 @@ def _with_numbers_in_memory(
         other = lower(derivation, rounded=rounded)
     except (NotDone, NotLowered):
         return None
-    return other if without_rows(other) < most else None
+    return other if _without_rows(other) < most else None
+
+
+def _without_rows(blocks: BlockProgram) -> int:
+    """Return how many kernels with products have no programs for blocks of rows."""
+    kernels = (each for each in blocks.kernels if has_products(each.body))
+    return sum(all(dim.role != "rows" for dim in each.grid) for each in kernels)
+
+
+def _with_repetitions_written_out(
+    program: Program, found: BlockProgram, rounded: Rounding | None
+) -> BlockProgram | None:
+    """Return kernels for each of a few iterations, where one program would do all rows of each.
+
+        for t in range(3): for i: u[i] = log(sum(exp(X[i, j] - w[j]) for j))
+                           for j: w[j] = log(sum(exp(X[i, j] - u[i]) for i))
+
+    In one kernel both rows are in registers, and all of X is in one block. So are they where blocks
+    of several such rows have more dimensions than a product has.
+    """
+    alone, most = _without_rows(found), _most_dims(found)
+    if not alone and most <= MOST_DIMS:
+        return None
+    layers = with_repetitions_written_out(program, throughout=True)
+    other = None if layers is None else _of_the_same(program, layers, rounded)
+    if other is None or _without_rows(other) > alone:
+        return None
+    is_smaller = most > MOST_DIMS and most > _most_dims(other)
+    return other if is_smaller or _without_rows(other) < alone else None
 
 
 def _with_nests_in_memory(

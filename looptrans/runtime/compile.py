@@ -201,14 +201,16 @@ def _emitted_backward(key: str, source: Source, function: str | None) -> Kept | 
     from looptrans.frontend import parse
     from looptrans.ir.walk import live_out
     from looptrans.runtime.gradients import NoGradient
+    from looptrans.transforms.steps.advice import say_that_rows_are_apart
 
     program = parse(source, function)
     try:
         made = emitted_backward(backward(program))
     except NotDifferentiated as refusal:
-        reason = str(refusal)
+        parts = [str(refusal), refusal.remedy or say_that_rows_are_apart(program)]
     except NotLowered as refusal:
         reason = f"its backward pass cannot be run in blocks, since {refusal.reason}"
+        parts = [reason, say_that_rows_are_apart(program)]
     else:
         return keep(key, made.launcher, made.text)
-    return NoGradient(reason, tuple(live_out(program)))
+    return NoGradient("; ".join(part for part in parts if part), tuple(live_out(program)))

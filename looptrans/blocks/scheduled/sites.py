@@ -194,9 +194,9 @@ class _Reader:
                 yield from side.value(otherwise, bindings)
             case Reduce(_, generators, body):
                 around, inside = bindings, self
-                for number, generator in enumerate(generators):
+                for generator in generators:
                     yield from inside.range(generator.range, around)
-                    around = (*around, self._bound(generator, number))
+                    around = (*around, self._bound(generator, around))
                     yield from inside.condition(generator.condition, around)
                     if generator.condition != ALWAYS:
                         inside = replace(self, chosen=True)
@@ -205,6 +205,7 @@ class _Reader:
                 for child in value_children(value):
                     yield from self.value(child, bindings)
 
-    def _bound(self, generator: Generator, number: int) -> Binding:
-        path = (*self.path, -1 - number)
+    def _bound(self, generator: Generator, around: tuple[Binding, ...]) -> Binding:
+        """Return what binds a variable of a sum, which may stand in other sums."""
+        path = (*self.path, -1 - sum(each.execution == "sum" for each in around))
         return Binding(path, generator.variable, generator.range, "sum")

@@ -118,12 +118,20 @@ class _Names:
 def _checked(program: Program, found: Handed, names: _Names) -> tuple[Program, Verdict]:
     made = _with_state(program, found, names, {})
     seen, then = with_tests_as_data(program), with_tests_as_data(made)
+    asked = {found.array.name, *names.all}
+
+    def alone(pair: tuple[Program, ...]) -> Verdict:
+        return _judged(*(about(with_tests_as_data(each), asked) for each in pair), tried=False)
+
     pair = with_any_products(seen, then)
     if pair is not None:
-        asked = {found.array.name, *names.all}
-        verdict = _judged(*(about(with_tests_as_data(each), asked) for each in pair), tried=False)
+        verdict = alone(pair)
     if pair is None or verdict.decision == "unknown":
         verdict = _judged(seen, then)
+    if pair is None and verdict.decision == "unknown":
+        # What integer arrays choose of other arrays does not matter to this one.
+        other = alone((seen, then))
+        verdict = other if other.decision == "legal" else verdict
     return finished(made, same_names(program, made))[0], verdict
 
 

@@ -120,7 +120,7 @@ def is_beside_rows(program: Program, each: SumLoop) -> bool:
     A row is in one block; so may be what is summed over, and q is not read again for each block.
     """
     return (
-        _has_fixed_ends(each.loop)
+        has_fixed_ends(each.loop)
         and is_with_rows(program, each.position, each.loop)
         and not _is_pass(program, each.position, each.loop)
     )
@@ -134,7 +134,7 @@ def is_before_rows(program: Program, each: SumLoop) -> bool:
            m = max(m, s)
     for j: for d: o[i, d] = o[i, d] + exp(sum(q[i, e] * k[j, e] for e) - m) * v[j, d]
     """
-    return _has_fixed_ends(each.loop) and any(
+    return has_fixed_ends(each.loop) and any(
         isinstance(other, Loop)
         and other is not path.loop
         and (other.range, other.execution) == (path.loop.range, "sequential")
@@ -154,7 +154,7 @@ def _is_pass(program: Program, position: Position, loop: Loop) -> bool:
     Of n there may be any number, and no iteration of t keeps anything for each: the two may be one
     pass in blocks, while what is summed over beside a row is in one block.
     """
-    if isinstance(loop.range.stop, Int) or not _has_fixed_ends(loop):
+    if isinstance(loop.range.stop, Int) or not has_fixed_ends(loop):
         return False
     alike = [
         other
@@ -171,7 +171,8 @@ def _is_pass(program: Program, position: Position, loop: Loop) -> bool:
     )
 
 
-def _has_fixed_ends(loop: Loop) -> bool:
+def has_fixed_ends(loop: Loop) -> bool:
+    """Tell whether a loop goes as far in each iteration of those around it."""
     ends = loop.range.ends
     return not any(index_variables(end) for end in ends)
 
@@ -251,9 +252,20 @@ def is_with_rows(program: Program, position: Position, besides: Loop | None = No
 
 def _carries_a_row(loop: Loop, besides: Loop | None, *, moved: bool = False) -> bool:
     """Tell whether a loop carries a row, or a cell of one unless loops inside have to move it."""
+    return any(True for _ in rows_carried(loop, besides, moved=moved))
+
+
+def rows_carried(loop: Loop, besides: Loop | None = None, *, moved: bool = True) -> Iterator[str]:
+    """Yield the arrays of which a loop carries rows from one iteration to the next.
+
+    Args:
+        loop: The loop.
+        besides: A loop inside that does not count as what moves along a row.
+        moved: Whether loops inside have to move along a row, or a cell of one is enough.
+    """
     made_of: dict[str, set[str]] = {}
 
-    def rows(body: tuple[Node, ...], inner: tuple[str, ...]) -> Iterator[bool]:
+    def rows(body: tuple[Node, ...], inner: tuple[str, ...]) -> Iterator[str]:
         for node in body:
             match node:
                 case Assign(targets=(target,), values=(value,)):
@@ -262,7 +274,8 @@ def _carries_a_row(loop: Loop, besides: Loop | None, *, moved: bool = False) -> 
                     kept = not mentions(target, loop.variable)
                     read = arrays_read(value)
                     read = read.union(*(made_of.get(name, ()) for name in read))
-                    yield moves and kept and target.array in read
+                    if moves and kept and target.array in read:
+                        yield target.array
                     made_of[target.array] = read
                 case Loop() if node is not besides:
                     yield from rows(node.body, (*inner, node.variable))
@@ -271,7 +284,7 @@ def _carries_a_row(loop: Loop, besides: Loop | None, *, moved: bool = False) -> 
                 case _:
                     pass
 
-    return any(rows(loop.body, ()))
+    yield from rows(loop.body, ())
 
 
 def added_to_rows(program: Program, array: str) -> tuple[str, ...]:
@@ -302,7 +315,7 @@ def _with_row_outside(program: Program, label: str) -> Program | None:
     outer, row = place.loops[-2:]
     asked, (*before, last) = _guarded(outer.body)
     scalars = all(isinstance(n, Assign) and not n.targets[0].subscripts for n in before)
-    if last is not row or row.body != (place.node,) or not scalars or not _has_fixed_ends(row):
+    if last is not row or row.body != (place.node,) or not scalars or not has_fixed_ends(row):
         return None
     body: tuple[Node, ...] = (*before, place.node)
     if asked != ALWAYS:
