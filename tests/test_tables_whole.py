@@ -119,10 +119,10 @@ def test_chunks_of_the_delta_rule_are_one_kernel_that_keeps_no_more_than_a_chunk
     assert set(kernel.constants) == {"E"}  # a row of S, and no row of N
 
 
-@pytest.mark.parametrize("rows", [3, 4, 10])
-def test_chunks_of_the_delta_rule_have_gradients(rows: int) -> None:
+def test_chunks_of_the_delta_rule_have_gradients() -> None:
     found = backward(program(DELTA))
-    assert max(gaps(found, 2, {"N": rows, "E": 2, "D": 3})) < 1e-9
+    for rows in (3, 4, 10):
+        assert max(gaps(found, 2, {"N": rows, "E": 2, "D": 3})) < 1e-9
 
 
 @pytest.mark.parametrize(
