@@ -162,6 +162,37 @@ def begins_anew(b: Float[Array, "N"]):
 """,
             "own part",
         ),
+        (
+            # Each cell is set once, and the last row of a part is the first one of another.
+            """
+def common_rows(b: Float[Array, "C"]):
+    U = zeros(3 * C + 4)
+    s = 0.0
+    for c in range(C - 1, -1, -1):
+        for i in range(4):
+            if i < 3:
+                U[3 * c + i] = b[c] + s + 0.1 * sum(U[3 * c + j] for j in range(4))
+        s = 0.1 * U[3 * c + 1]
+    return U
+""",
+            "own part",
+        ),
+        (
+            # Each cell is set once, and read in iterations of an outer loop that do not set it.
+            """
+def set_at_first(b: Float[Array, "C"]):
+    X = zeros((C, 4))
+    s = 1.0
+    for r in range(2):
+        for c in range(C):
+            for i in range(4):
+                if r == 0:
+                    X[c, i] = b[c] + 0.1 * s + 0.1 * sum(X[c, j] for j in range(i))
+            s = 0.5 * s + 0.1 * sum(X[c, i] for i in range(4))
+    return s
+""",
+            "own part",
+        ),
     ],
 )
 def test_each_step_leaves_the_values_what_they_were(text: str, kind: str) -> None:
