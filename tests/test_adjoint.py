@@ -393,6 +393,6 @@ def test_whether_long_chains_of_sums_are_stored_is_answered_in_no_time() -> None
     text = f"{header}{made}{nests}    return {names[-1]}\n"
     given = parse(Source("<powers>", text))
     reading, _ = read(given)
-    sizes = sizes_of(given, reading.system, reading.outputs, reading.last, ())
+    sizes = sizes_of(given, reading.system, reading.outputs, reading.last, frozenset())
     last = reading.system.definitions[reading.outputs[names[-1]]]
     assert sizes.is_stored(reading.system, last)
