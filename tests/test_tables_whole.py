@@ -244,3 +244,21 @@ def test_conditions_tell_cells_apart() -> None:
     assert not are_apart(one, other, Relation("<", i, total(j, 1)))
     assert not are_apart(one, other, Relation("==", i, j))
     assert not are_apart(one, other)
+
+
+def test_a_guard_that_looks_at_what_the_iteration_before_has_left_makes_no_sum() -> None:
+    text = """
+def asked(x: Float[Array, "N"], v: Float[Array, "N D"]):
+    Z = zeros((N, D))
+    s = 0.5
+    for k in range(N):
+        for i in range(k):
+            if {} > 0:
+                s = x[i]
+                for d in range(D):
+                    Z[k, d] += s * v[i, d]
+    return Z
+"""
+    made("loop as sum", program(text.format("x[i]")), ("S3",))
+    with pytest.raises(NotDone):
+        made("loop as sum", program(text.format("s")), ("S3",))
