@@ -90,6 +90,26 @@ def asked_inside(K: Float[Array, "N E"], Z: Float[Array, "C 4 D"]):
                 )
     return X
 """
+# A part of G is looked at along its rows and in one of them, and is a side of a matrix product.
+BY_ROWS_TOO = """
+def by_rows_too(a: Float[Array, "N E"], V: Float[Array, "N D"]):
+    G = zeros((N, E))
+    U = zeros((N, D))
+    S = zeros((E, D))
+    for c in range(N // 4):
+        for i in range(4):
+            for e in range(E):
+                G[4 * c + i, e] = sum(a[4 * c + j, e] for j in range(i + 1))
+        for i in range(4):
+            for d in range(D):
+                U[4 * c + i, d] = V[4 * c + i, d] - sum(
+                    G[4 * c + i, e] * S[e, d] for e in range(E)
+                ) - sum(G[4 * c + i, 0] * U[4 * c + j, d] for j in range(i))
+        for e in range(E):
+            for d in range(D):
+                S[e, d] += sum(G[4 * c + j, e] * U[4 * c + j, d] for j in range(4))
+    return S
+"""
 
 
 def test_a_triangular_system_is_one_kernel_and_its_gradients_are_right() -> None:
@@ -101,7 +121,7 @@ def test_a_triangular_system_is_one_kernel_and_its_gradients_are_right() -> None
     compare(SOLVE, theirs, normal((3, 8, 8), (3, 8, 5)), [])
 
 
-@pytest.mark.parametrize("text", [UPWARD, IN_BLOCKS, ASKED_INSIDE])
+@pytest.mark.parametrize("text", [UPWARD, IN_BLOCKS, ASKED_INSIDE, BY_ROWS_TOO])
 def test_tables_from_below_in_part_and_in_blocks_have_a_kernel(text: str) -> None:
     given = program(text)
     sizes = {"N": 10, "D": 3, "E": 2, "C": 3}
