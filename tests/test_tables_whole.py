@@ -139,6 +139,26 @@ def test_chunks_of_the_delta_rule_are_one_kernel_that_keeps_no_more_than_a_chunk
     assert set(kernel.constants) == {"E"}  # a row of S, and no row of N
 
 
+def test_tables_that_each_head_makes_anew_are_kept_whole() -> None:
+    of_heads = """
+def of_heads(A: Float[Array, "H N 4"], V: Float[Array, "H N D"]):
+    O = zeros((H, N, D))
+    for h in range(H):
+        U = zeros((N, D))
+        s = zeros(D)
+        for c in range(0, N, 4):
+            for i in range(c, min(c + 4, N)):
+                for d in range(D):
+                    U[i, d] = V[h, i, d] - s[d] - sum(A[h, i, j - c] * U[j, d] for j in range(c, i))
+            for d in range(D):
+                s[d] += sum(U[j, d] for j in range(c, min(c + 4, N)))
+                for i in range(c, min(c + 4, N)):
+                    O[h, i, d] = U[i, d] * s[d]
+    return O
+"""
+    assert any(step.kind == "row by row" for step in derive(program(of_heads), "fold").steps)
+
+
 @pytest.mark.parametrize("rows", [3, 4, 10])
 def test_chunks_of_the_delta_rule_have_gradients(rows: int) -> None:
     found = backward(program(DELTA))
