@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import pytest
 from looptrans.adjoint import proofs
 from looptrans.adjoint.backward import backward
 from looptrans.adjoint.derived import Backward
+from looptrans.adjoint.equations.size import sizes_of
 from looptrans.adjoint.equations.sums import Term, _orders, canonical
+from looptrans.adjoint.reading.read import read
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.analysis import api
 from looptrans.executor import execute, prepare
@@ -373,3 +376,23 @@ def gated(Q: Float[Array, "M E"], K: Float[Array, "N E"], V: Float[Array, "N D"]
     assert any("vanishes" in step.name for step in found.steps)
     assert all(c.verdict == "legal" for step in found.steps for c in step.certificates)
     assert 0 < most < 32
+
+
+def test_whether_long_chains_of_sums_are_stored_is_answered_in_no_time() -> None:
+    names = ["A", *(f"X{n}" for n in range(30))]
+    made = "".join(f"    {name} = zeros((N, N))\n" for name in names[1:])
+    nests = "".join(
+        f"""
+    for i in range(N):
+        for d in range(N):
+            {new}[i, d] = sum({old}[i, e] * {old}[e, d] * {old}[e, e] for e in range(N))
+"""
+        for old, new in pairwise(names)
+    )
+    header = 'def powers(A: Float[Array, "N N"]):\n'
+    text = f"{header}{made}{nests}    return {names[-1]}\n"
+    given = parse(Source("<powers>", text))
+    reading, _ = read(given)
+    sizes = sizes_of(given, reading.system, reading.outputs, reading.last, frozenset())
+    last = reading.system.definitions[reading.outputs[names[-1]]]
+    assert sizes.is_stored(reading.system, last)

@@ -90,6 +90,26 @@ def asked_inside(K: Float[Array, "N E"], Z: Float[Array, "C 4 D"]):
                 )
     return X
 """
+# A part of G is looked at along its rows and in one of them, and is a side of a matrix product.
+BY_ROWS_TOO = """
+def by_rows_too(a: Float[Array, "N E"], V: Float[Array, "N D"]):
+    G = zeros((N, E))
+    U = zeros((N, D))
+    S = zeros((E, D))
+    for c in range(N // 4):
+        for i in range(4):
+            for e in range(E):
+                G[4 * c + i, e] = sum(a[4 * c + j, e] for j in range(i + 1))
+        for i in range(4):
+            for d in range(D):
+                U[4 * c + i, d] = V[4 * c + i, d] - sum(
+                    G[4 * c + i, e] * S[e, d] for e in range(E)
+                ) - sum(G[4 * c + i, 0] * U[4 * c + j, d] for j in range(i))
+        for e in range(E):
+            for d in range(D):
+                S[e, d] += sum(G[4 * c + j, e] * U[4 * c + j, d] for j in range(4))
+    return S
+"""
 
 
 def test_a_triangular_system_is_one_kernel_and_its_gradients_are_right() -> None:
@@ -101,7 +121,7 @@ def test_a_triangular_system_is_one_kernel_and_its_gradients_are_right() -> None
     compare(SOLVE, theirs, normal((3, 8, 8), (3, 8, 5)), [])
 
 
-@pytest.mark.parametrize("text", [UPWARD, IN_BLOCKS, ASKED_INSIDE])
+@pytest.mark.parametrize("text", [UPWARD, IN_BLOCKS, ASKED_INSIDE, BY_ROWS_TOO])
 def test_tables_from_below_in_part_and_in_blocks_have_a_kernel(text: str) -> None:
     given = program(text)
     sizes = {"N": 10, "D": 3, "E": 2, "C": 3}
@@ -117,6 +137,26 @@ def test_chunks_of_the_delta_rule_are_one_kernel_that_keeps_no_more_than_a_chunk
     (kernel,) = lower(derive(program(DELTA), "fold")).kernels
     assert [dim.name for dim in kernel.grid] == ["d"]
     assert set(kernel.constants) == {"E"}  # a row of S, and no row of N
+
+
+def test_tables_that_each_head_makes_anew_are_kept_whole() -> None:
+    of_heads = """
+def of_heads(A: Float[Array, "H N 4"], V: Float[Array, "H N D"]):
+    O = zeros((H, N, D))
+    for h in range(H):
+        U = zeros((N, D))
+        s = zeros(D)
+        for c in range(0, N, 4):
+            for i in range(c, min(c + 4, N)):
+                for d in range(D):
+                    U[i, d] = V[h, i, d] - s[d] - sum(A[h, i, j - c] * U[j, d] for j in range(c, i))
+            for d in range(D):
+                s[d] += sum(U[j, d] for j in range(c, min(c + 4, N)))
+                for i in range(c, min(c + 4, N)):
+                    O[h, i, d] = U[i, d] * s[d]
+    return O
+"""
+    assert any(step.kind == "row by row" for step in derive(program(of_heads), "fold").steps)
 
 
 def test_chunks_of_the_delta_rule_have_gradients() -> None:
@@ -159,6 +199,37 @@ def begins_anew(b: Float[Array, "N"]):
             Y[4 * c + i] = sum(U[4 * c + j] for j in range(i + 1))
         s = U[4 * c] - 1.0
     return Y
+""",
+            "own part",
+        ),
+        (
+            # Each cell is set once, and the last row of a part is the first one of another.
+            """
+def common_rows(b: Float[Array, "C"]):
+    U = zeros(3 * C + 4)
+    s = 0.0
+    for c in range(C - 1, -1, -1):
+        for i in range(4):
+            if i < 3:
+                U[3 * c + i] = b[c] + s + 0.1 * sum(U[3 * c + j] for j in range(4))
+        s = 0.1 * U[3 * c + 1]
+    return U
+""",
+            "own part",
+        ),
+        (
+            # Each cell is set once, and read in iterations of an outer loop that do not set it.
+            """
+def set_at_first(b: Float[Array, "C"]):
+    X = zeros((C, 4))
+    s = 1.0
+    for r in range(2):
+        for c in range(C):
+            for i in range(4):
+                if r == 0:
+                    X[c, i] = b[c] + 0.1 * s + 0.1 * sum(X[c, j] for j in range(i))
+            s = 0.5 * s + 0.1 * sum(X[c, i] for i in range(4))
+    return s
 """,
             "own part",
         ),
@@ -213,3 +284,21 @@ def test_conditions_tell_cells_apart() -> None:
     assert not are_apart(one, other, Relation("<", i, total(j, 1)))
     assert not are_apart(one, other, Relation("==", i, j))
     assert not are_apart(one, other)
+
+
+def test_a_guard_that_looks_at_what_the_iteration_before_has_left_makes_no_sum() -> None:
+    text = """
+def asked(x: Float[Array, "N"], v: Float[Array, "N D"]):
+    Z = zeros((N, D))
+    s = 0.5
+    for k in range(N):
+        for i in range(k):
+            if {} > 0:
+                s = x[i]
+                for d in range(D):
+                    Z[k, d] += s * v[i, d]
+    return Z
+"""
+    made("loop as sum", program(text.format("x[i]")), ("S3",))
+    with pytest.raises(NotDone):
+        made("loop as sum", program(text.format("s")), ("S3",))

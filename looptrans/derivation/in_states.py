@@ -53,7 +53,13 @@ def own_parts(work: Work) -> None:
 
 
 def _with_tables_whole(work: Work) -> None:
-    """Keep tables whole whose rows look at rows made before, and of blocks what one has."""
+    """Keep tables whole whose rows look at rows made before, and of blocks what one has.
+
+    Such as an outer loop makes anew are made once, with a part for each of its iterations.
+    """
+    before, known = work.mark(), tables(work.program)
+    if work.take("made once") is None and len(tables(work.program)) == len(known):
+        work.back_to(before)
     if any(is_over_blocks(work.program, name) for name in tables(work.program)):
         work.take(BLOCKS)
     for name in tables(work.program):

@@ -97,11 +97,23 @@ class Sizes:
 
     def is_stored(self, system: System, definition: Definition) -> bool:
         """Tell whether a definition is kept in memory once worked out."""
+        return self.is_stored_beside(system, definition, {})
+
+    def is_stored_beside(
+        self, system: System, definition: Definition, known: dict[str, bool]
+    ) -> bool:
+        """Tell whether a definition is kept in memory once worked out.
+
+        Args:
+            system: All equations.
+            definition: One of them.
+            known: Of definitions asked before, whether they are sums worked out again each time.
+        """
         if definition.name in self.outputs | self.whole:
             return True
         if not has_full_rows(definition):
             return False
-        reads_sum = definition.has_reduction and _sums_sums(system, definition, self)
+        reads_sum = definition.has_reduction and _sums_sums(system, definition, self, known)
         if self.is_small(definition.extents):
             return definition.has_reduction or definition.origin == "forward"
         if not isinstance(definition.value, Reduce) and not definition.has_reduction:
@@ -170,7 +182,9 @@ def _apart(index: Index, own: set[str]) -> set[str]:
     return set(variables(index)) - set(added[1:])
 
 
-def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:
+def _sums_sums(
+    system: System, definition: Definition, sizes: Sizes, known: dict[str, bool]
+) -> bool:
     """Tell whether the terms of a sum are sums that would be worked out for each of them."""
     for part in walk_value(definition.value):
         if isinstance(part, Reduce):
@@ -182,21 +196,27 @@ def _sums_sums(system: System, definition: Definition, sizes: Sizes) -> bool:
                 used = read.access.variables
                 if inner is None or not used & bound:
                     continue
-                if _is_worked_out_sum(system, inner, sizes):
+                if _is_worked_out_sum(system, inner, sizes, known):
                     return True
     return False
 
 
-def _is_worked_out_sum(system: System, definition: Definition, sizes: Sizes) -> bool:
+def _is_worked_out_sum(
+    system: System, definition: Definition, sizes: Sizes, known: dict[str, bool]
+) -> bool:
     if definition.name in sizes.outputs or sizes.is_small(definition.extents):
         return False
-    if definition.has_reduction:
-        return not sizes.is_stored(system, definition)
-    return any(
-        _is_worked_out_sum(system, system.definitions[name], sizes)
-        for name in definition.reads()
-        if name in system.definitions
-    )
+    if definition.name not in known:
+        known[definition.name] = (
+            not sizes.is_stored_beside(system, definition, known)
+            if definition.has_reduction
+            else any(
+                _is_worked_out_sum(system, system.definitions[name], sizes, known)
+                for name in definition.reads()
+                if name in system.definitions
+            )
+        )
+    return known[definition.name]
 
 
 def sizes_of(

@@ -297,6 +297,11 @@ class Builder(Scopes):
             name = self.name(stem, (array, subscripts, mask))
         return name
 
+    def contract(self, *dims: Dim) -> None:
+        """Let blocks over some dimensions have room for matrix products, in the next attempt."""
+        for dim in dims:
+            self.seen_contracted |= {(d.name, d.role) for d in (dim, self.twins.get(dim, dim))}
+
     def limits(self, array: str, subscripts: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """Return that subscripts are inside an array, where a guard may be what keeps them so."""
         found: list[Expr] = []

@@ -311,8 +311,7 @@ def _dot(
     left_parts, right_parts, rows, columns = sides
     if "element" in (rows.role, columns.role, over.role):
         return None
-    for dim in (rows, columns, over):
-        b.seen_contracted |= {(each.name, each.role) for each in (dim, b.twins.get(dim, dim))}
+    b.contract(rows, columns, over)
     held = [
         fitting_array(b, parts[0]) if len(parts) == 1 else None
         for parts in (left_parts, right_parts)

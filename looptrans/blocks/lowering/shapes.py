@@ -100,7 +100,10 @@ class Shapes:
                     continue
                 if len(alike) != 1:
                     raise NotLowered(f"lanes of {storage.array} are not told apart")
-                found[dim] = alike[0]
+                (other,) = alike
+                if dim.contracted != other.contracted:  # blocks over both are of one size
+                    self.b.contract(dim, other)
+                found[dim] = other
         return found
 
 

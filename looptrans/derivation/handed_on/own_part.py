@@ -98,6 +98,35 @@ class _Part:
         own[self.table.axis] = difference(own[self.table.axis], self.table.base)
         return Access(name, tuple(own[n] for n in self.kept))
 
+    def is_apart(self, program: Program) -> bool:
+        """Tell whether parts of different iterations surely have no cell in common.
+
+        So it is where, of the variables of the loops around, one after the other is the only new
+        one of a subscript, and moves that at least as far as a part reaches there.
+        """
+        around = loops_around(program, self.table.loop)
+        steps = {p.variable: p.loop.range.step for p in around if p.variable in self.outer}
+        told: set[str] = set()
+        while new := {v for v in steps.keys() - told if self._is_told(program, v, steps[v], told)}:
+            told |= new
+        return told == steps.keys()
+
+    def _is_told(self, program: Program, name: str, step: int, told: set[str]) -> bool:
+        """Tell whether parts are apart where a variable of a loop around differs."""
+        table = self.table
+        for n, index in enumerate(table.write.access.indices):
+            first: Index = index
+            length: Index = Int(1)
+            if n == table.axis:
+                first, length = table.base, difference(table.rows.stop, table.rows.start)
+            if set(variables(first)) - told != {name}:
+                continue
+            moved = substitute(first, {name: total(Var(name), step)})
+            for far in (difference(moved, first), difference(first, moved)):
+                if is_never_negative(program, difference(far, length), {}):
+                    return True
+        return False
+
     def is_looked_at(self, program: Program) -> bool:
         """Tell whether something in the loop reads rows of the part in another loop than sets them.
 
@@ -196,7 +225,7 @@ def _parted(program: Program, part: _Part) -> Program:
     name = fresh_name(program, f"{array.name.replace('.', '_')}_part")
     sites = sites_of(program, array.name)
     elsewhere = any(site.place.position[:depth] != path.position for site in sites)
-    first = _first(program, array.name, sites)
+    first = _first(program, array.name, sites) if part.is_apart(program) else None
     seen = elsewhere or array.name in live_out(program) or first is None
     inside = with_accesses(
         path.loop.body, lambda each: part.moved(each, name) if each.array == array.name else each

@@ -34,6 +34,7 @@ from looptrans.ir.value import (
     Call,
     Const,
     Generator,
+    Holds,
     Read,
     Reduce,
     Value,
@@ -435,7 +436,8 @@ def _total(
     kinds = {array.name: array.element for array in program.arrays}
     total = Reduce(name, (Generator(loop.variable, loop.range, condition),), term)
     known = _temporaries(program, loop, given, target)
-    if known is None:
+    # What a guard around them reads of them has been left by another iteration, too.
+    if known is None or {cell.array for cell in known} & arrays_read(Holds(around)):
         return None
     body = cells_put_in(total, known)
     assert isinstance(body, Reduce)
