@@ -11,6 +11,7 @@ dependences tell whether anything is set, or added to, after it was read.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,7 @@ from looptrans.ir.condition import Relation, conjunction, conjuncts
 from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import rewritten
+from looptrans.ir.rewrite import rewritten, with_blocks
 from looptrans.ir.value import Access, Range, Read
 from looptrans.ir.walk import (
     accesses,
@@ -61,16 +62,18 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     """
     nests = tuple(each for nest in nests for each in rewritten((nest,), _ended))
     nests = _waiting_less(nests, tied)
-    touched = [_touched(tied.closed(_only_set(nest))) for nest in nests]
+    touched = _touched_by(nests, tied)
     zeros = tied.carried | _zeros(around)
     count = len(nests)
     setting = [_set_before(nests, n, zeros) for n in range(count)]
     adding: list[set[int]] = [set() for _ in nests]
     found = groups(count, _edges(touched, setting))
-    if max(map(len, found), default=0) > MOST_TOGETHER:
+    are_many = max(map(len, found), default=0) > MOST_TOGETHER
+    if are_many or any(any(_rows_looked_at(tied.closed(nest), tied)) for nest in nests):
         apart = _taken_apart(nests, tied, opened=True)
         if len(apart) > count:
             return in_time(apart, tied, around)
+    if are_many:
         adding = [_added_beside(nests, n, zeros) for n in range(count)]
         found = groups(count, _edges(touched, _joined(setting, adding)))
     group = {n: k for k, each in enumerate(found) for n in each}
@@ -134,27 +137,68 @@ def _taken_apart(nests: tuple[Node, ...], tied: Tied, *, opened: bool = False) -
         opened: Whether parts need to have nothing to do with each other only as they are, open.
     """
 
-    def closed(node: Node) -> Node:
-        return node if opened else tied.closed(node)
+    def apart(nest: Node) -> tuple[Node, ...]:
+        own = _own_scalars(nest) if opened else frozenset()
 
-    def change(node: Node) -> tuple[Node, ...]:
-        if isinstance(node, Loop) or (isinstance(node, If) and not node.orelse):
-            return tuple(replace(node, body=part) for part in _independent(node.body, closed))
-        return (node,)
+        def change(node: Node) -> tuple[Node, ...]:
+            if isinstance(node, Loop) or (isinstance(node, If) and not node.orelse):
+                parts = _independent(node.body, own, lambda n: n if opened else tied.closed(n))
+                return tuple(replace(node, body=part) for part in parts)
+            return (node,)
 
-    return tuple(each for nest in nests for each in rewritten((nest,), change))
+        return rewritten((nest,), change)
+
+    return tuple(each for nest in nests for each in apart(nest))
+
+
+def _own_scalars(nest: Node) -> frozenset[str]:
+    """Return the scalars that one statement sets, and that only its body reads, behind it."""
+    total = _reads_of_scalars((nest,))
+    setting = Counter(
+        node.targets[0].array for node in assignments((nest,)) if not node.targets[0].subscripts
+    )
+    found: set[str] = set()
+
+    def look(body: tuple[Node, ...]) -> tuple[Node, ...]:
+        for n, node in enumerate(body):
+            if isinstance(node, Assign) and not node.targets[0].subscripts:
+                name = node.targets[0].array
+                behind = _reads_of_scalars(body[n + 1 :])
+                if setting[name] == 1 and behind[name] == total[name]:
+                    found.add(name)
+        return with_blocks(body, look)
+
+    look((nest,))
+    return frozenset(found)
 
 
 def _most_waiting(nests: tuple[Node, ...], tied: Tied) -> int:
     """Return how many nests wait for each other, at most."""
-    found = [_touched(tied.closed(_only_set(nest))) for nest in nests]
+    found = _touched_by(nests, tied)
     edges = _edges(found, [set() for _ in nests])
     return max(map(len, groups(len(nests), edges)), default=0)
 
 
-def _independent(body: tuple[Node, ...], closed: Callable[[Node], Node]) -> list[tuple[Node, ...]]:
-    """Return the parts of a body of which none touches what another one writes."""
-    touches = [_both(closed(node)) for node in body]
+def _independent(
+    body: tuple[Node, ...], scalars: Collection[str], closed: Callable[[Node], Node]
+) -> list[tuple[Node, ...]]:
+    """Return the parts of a body of which none touches what another one writes.
+
+    Args:
+        body: The body.
+        scalars: Those that each part may work out for itself.
+        closed: What a statement stands for.
+    """
+    own = {
+        node.targets[0].array: n
+        for n, node in enumerate(body)
+        if isinstance(node, Assign) and node.targets[0].array in scalars
+    }
+    left = [n for n in range(len(body)) if n not in own.values()]
+    if not left:
+        return [body]
+    touches = [_both(closed(body[n])) for n in left]
+    touches = [(reads - {*scalars}, writes - {*scalars}) for reads, writes in touches]
     edges = [
         pair
         for n, one in enumerate(touches)
@@ -162,7 +206,25 @@ def _independent(body: tuple[Node, ...], closed: Callable[[Node], Node]) -> list
         if _conflict(one, touches[m])
         for pair in ((n, m), (m, n))
     ]
-    return [tuple(body[n] for n in sorted(part)) for part in groups(len(body), edges)]
+    found = []
+    for part in groups(len(left), edges):
+        needed = {left[n] for n in part}
+        waiting = [*needed]
+        while waiting:
+            more = {own[name] for name in read_in((body[waiting.pop()],)) if name in own} - needed
+            needed |= more
+            waiting += more
+        found.append(tuple(body[n] for n in sorted(needed)))
+    return found
+
+
+def _reads_of_scalars(body: tuple[Node, ...]) -> Counter[str]:
+    """Return how often scalars are read in a block."""
+    return Counter(
+        each.access.array
+        for each in relations_in(body)
+        if not each.is_write and not each.access.subscripts
+    )
 
 
 def _both(node: Node) -> tuple[set[str], set[str]]:
@@ -285,6 +347,14 @@ def _ended(node: Node) -> tuple[Node, ...]:
 
 def _is_number(index: Index) -> TypeGuard[Int]:
     return isinstance(index, Int)
+
+
+def _touched_by(nests: tuple[Node, ...], tied: Tied) -> list[tuple[set[str], set[str]]]:
+    """Return what each nest reads and writes; scalars that none reads of another are its own."""
+    found = [_touched(tied.closed(_only_set(nest))) for nest in nests]
+    scalars = {n.targets[0].array for n in assignments(nests) if not n.targets[0].subscripts}
+    own = scalars - set().union(*(reads for reads, _ in found))
+    return [(reads, writes - own) for reads, writes in found]
 
 
 def _touched(node: Node) -> tuple[set[str], set[str]]:
@@ -505,17 +575,21 @@ def _moving(nest: Node, tied: Tied) -> Iterator[str]:
 
     It is read ahead of them, or behind, as `dh[t + 1]`, or in other rows, as `dx[i]` for `dx[j]`.
     """
-    found: dict[str, tuple[list[Access], list[Access]]] = {}
-    for node in nodes((nest,)):
-        if isinstance(node, Assign | If):
-            for each in accesses(node):
-                if each.access.array in tied.carried:
-                    found.setdefault(each.access.array, ([], []))[each.is_write].append(each.access)
-    for reads, writes in found.values():
-        for access in (*reads, *writes):
-            for index in access.indices:
+    for each in relations_in((nest,)):
+        if each.access.array in tied.carried:
+            for index in each.access.indices:
                 if not isinstance(index, Var):
                     yield from variables(index)
+    yield from _rows_looked_at(nest, tied)
+
+
+def _rows_looked_at(nest: Node, tied: Tied) -> Iterator[str]:
+    """Yield the variables of rows that are set from other rows, as `dx[i]` for `dx[j]`."""
+    found: dict[str, tuple[list[Access], list[Access]]] = {}
+    for each in relations_in((nest,)):
+        if each.access.array in tied.carried:
+            found.setdefault(each.access.array, ([], []))[each.is_write].append(each.access)
+    for reads, writes in found.values():
         for read, write in product(reads, writes):
             for other, own in zip(read.indices, write.indices, strict=True):
                 if isinstance(own, Var) and isinstance(other, Var) and other != own:
