@@ -384,6 +384,22 @@ def own(X: Float[Array, "N"], V: Float[Array, "N"], seen: Bool[Array, "N"]):
     np.testing.assert_array_equal(got["c"], x)
 
 
+def test_what_a_loop_says_of_its_variable_holds_for_no_other_loop_of_that_name() -> None:
+    """Where i is below 0 the loop inside runs not once, and there is no Z[i]."""
+    text = """
+def f(X: Float[Array, "N"], Z: Float[Array, "5"]):
+    s = zeros(9)
+    m = zeros(N)
+    for i in range(-4, 5):
+        for j in range(max(0, i), min(5, i + 1)):
+            s[i + 4] = s[i + 4] + Z[j]
+    for i in range(N):
+        m[i] = X[i]
+    return s, m
+"""
+    assert "if 0 <= i" in listing(derive(parse(Source("f.py", text)), "fold").last)
+
+
 def test_a_loop_that_runs_at_most_once_is_a_guard() -> None:
     """It carries nothing, and is no fold; a window of no keys but its own is one."""
     text = """\

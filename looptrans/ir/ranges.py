@@ -34,6 +34,14 @@ def ranges_by_name(binders: Iterable[Loop | Generator]) -> dict[str, Range]:
     return {each.variable: each.range for each in binders}
 
 
+def ranges_in_common(binders: Iterable[Loop | Generator]) -> dict[str, Range]:
+    """Return the ranges of variables that have the same one wherever they are bound."""
+    found: dict[str, set[Range]] = {}
+    for each in binders:
+        found.setdefault(each.variable, set()).add(each.range)
+    return {name: ranges.pop() for name, ranges in found.items() if len(ranges) == 1}
+
+
 def upwards(limits: Range) -> Range:
     """Return the range that goes upwards over what a range goes over."""
     return limits if limits.step > 0 else reversed_range(limits)

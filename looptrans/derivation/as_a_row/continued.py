@@ -22,7 +22,7 @@ from looptrans.ir.condition import MIRRORED, Relation, conjuncts
 from looptrans.ir.index import Index, Var
 from looptrans.ir.listing import contract_text
 from looptrans.ir.program import Contract, If, Loop, Node, Program
-from looptrans.ir.ranges import ranges_by_name
+from looptrans.ir.ranges import ranges_in_common
 from looptrans.ir.value import Binary, Const, Range, Select, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import loops
@@ -144,7 +144,7 @@ class _Work:
 
     def is_at_most(self, least: Index, most: Index) -> bool:
         """Tell whether a number is never larger than another one."""
-        ranges = ranges_by_name(loops(self.program))
+        ranges = ranges_in_common(loops(self.program))
         if all(
             any(
                 is_never_negative(self.program, difference(high, low), ranges)

@@ -16,7 +16,7 @@ from looptrans.ir.affine import difference, sides
 from looptrans.ir.condition import ALWAYS, Relation, conjunction
 from looptrans.ir.index import Index, Int, variables
 from looptrans.ir.program import If, Loop, Node, Program
-from looptrans.ir.ranges import ranges_by_name
+from looptrans.ir.ranges import ranges_in_common
 from looptrans.ir.rewrite import with_blocks
 from looptrans.ir.walk import loops
 from looptrans.transforms.editing.extents import is_never_negative
@@ -26,7 +26,7 @@ from looptrans.transforms.editing.substitute import substitute_variable
 
 def with_loops_at_most_once(program: Program) -> Program:
     """Return a program with a guard in the place of every loop that plainly runs at most once."""
-    ranges = ranges_by_name(loops(program))
+    ranges = ranges_in_common(loops(program))
 
     def guard(node: Node) -> If | None:
         found = _only(node) if isinstance(node, Loop) else None
