@@ -11,7 +11,6 @@ dependences tell whether anything is set, or added to, after it was read.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ from itertools import combinations, islice, permutations, product
 from typing import Final, TypeGuard
 
 from looptrans.adjoint.carried.accumulating import accumulation
+from looptrans.adjoint.carried.parts_apart import conflict, taken_apart
 from looptrans.adjoint.carried.recurrences import Tied
 from looptrans.adjoint.refusal import NotDifferentiated
 from looptrans.algebra.positional.values import ZERO, add
@@ -28,7 +28,7 @@ from looptrans.ir.condition import Relation, conjunction, conjuncts
 from looptrans.ir.creation import first_value
 from looptrans.ir.index import Index, Int, Var, variables
 from looptrans.ir.program import Assign, Declaration, If, Loop, Node, Program
-from looptrans.ir.rewrite import rewritten, with_blocks
+from looptrans.ir.rewrite import rewritten
 from looptrans.ir.value import Access, Range, Read
 from looptrans.ir.walk import (
     accesses,
@@ -70,7 +70,7 @@ def in_time(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[Node]:
     found = groups(count, _edges(touched, setting))
     are_many = max(map(len, found), default=0) > MOST_TOGETHER
     if are_many or any(any(_rows_looked_at(tied.closed(nest), tied)) for nest in nests):
-        apart = _taken_apart(nests, tied, opened=True)
+        apart = taken_apart(nests, tied, opened=True)
         if len(apart) > count:
             return in_time(apart, tied, around)
     if are_many:
@@ -107,7 +107,7 @@ def _each_running(nests: tuple[Node, ...], tied: Tied, around: Program) -> list[
     try:
         return [_running(list(nests), tied, around)]
     except NotDifferentiated:
-        apart = _taken_apart(nests, tied)
+        apart = taken_apart(nests, tied)
         if len(apart) == len(nests):
             raise
         return in_time(apart, tied, around)
@@ -124,52 +124,8 @@ def _waiting_less(nests: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
     several = _most_waiting(nests, tied)
     if several < 2:
         return nests
-    apart = _taken_apart(nests, tied)
+    apart = taken_apart(nests, tied)
     return apart if _most_waiting(apart, tied) < several else nests
-
-
-def _taken_apart(nests: tuple[Node, ...], tied: Tied, *, opened: bool = False) -> tuple[Node, ...]:
-    """Return nests with one for each of their parts that has nothing to do with the others.
-
-    Args:
-        nests: The nests, open.
-        tied: What comes in, and what it is.
-        opened: Whether parts need to have nothing to do with each other only as they are, open.
-    """
-
-    def apart(nest: Node) -> tuple[Node, ...]:
-        own = _own_scalars(nest) if opened else frozenset()
-
-        def change(node: Node) -> tuple[Node, ...]:
-            if isinstance(node, Loop) or (isinstance(node, If) and not node.orelse):
-                parts = _independent(node.body, own, lambda n: n if opened else tied.closed(n))
-                return tuple(replace(node, body=part) for part in parts)
-            return (node,)
-
-        return rewritten((nest,), change)
-
-    return tuple(each for nest in nests for each in apart(nest))
-
-
-def _own_scalars(nest: Node) -> frozenset[str]:
-    """Return the scalars that one statement sets, and that only its body reads, behind it."""
-    total = _reads_of_scalars((nest,))
-    setting = Counter(
-        node.targets[0].array for node in assignments((nest,)) if not node.targets[0].subscripts
-    )
-    found: set[str] = set()
-
-    def look(body: tuple[Node, ...]) -> tuple[Node, ...]:
-        for n, node in enumerate(body):
-            if isinstance(node, Assign) and not node.targets[0].subscripts:
-                name = node.targets[0].array
-                behind = _reads_of_scalars(body[n + 1 :])
-                if setting[name] == 1 and behind[name] == total[name]:
-                    found.add(name)
-        return with_blocks(body, look)
-
-    look((nest,))
-    return frozenset(found)
 
 
 def _most_waiting(nests: tuple[Node, ...], tied: Tied) -> int:
@@ -177,58 +133,6 @@ def _most_waiting(nests: tuple[Node, ...], tied: Tied) -> int:
     found = _touched_by(nests, tied)
     edges = _edges(found, [set() for _ in nests])
     return max(map(len, groups(len(nests), edges)), default=0)
-
-
-def _independent(
-    body: tuple[Node, ...], scalars: Collection[str], closed: Callable[[Node], Node]
-) -> list[tuple[Node, ...]]:
-    """Return the parts of a body of which none touches what another one writes.
-
-    Args:
-        body: The body.
-        scalars: Those that each part may work out for itself.
-        closed: What a statement stands for.
-    """
-    own = {
-        node.targets[0].array: n
-        for n, node in enumerate(body)
-        if isinstance(node, Assign) and node.targets[0].array in scalars
-    }
-    left = [n for n in range(len(body)) if n not in own.values()]
-    if not left:
-        return [body]
-    touches = [_both(closed(body[n])) for n in left]
-    touches = [(reads - {*scalars}, writes - {*scalars}) for reads, writes in touches]
-    edges = [
-        pair
-        for n, one in enumerate(touches)
-        for m in range(n)
-        if _conflict(one, touches[m])
-        for pair in ((n, m), (m, n))
-    ]
-    found = []
-    for part in groups(len(left), edges):
-        needed = {left[n] for n in part}
-        waiting = [*needed]
-        while waiting:
-            more = {own[name] for name in read_in((body[waiting.pop()],)) if name in own} - needed
-            needed |= more
-            waiting += more
-        found.append(tuple(body[n] for n in sorted(needed)))
-    return found
-
-
-def _reads_of_scalars(body: tuple[Node, ...]) -> Counter[str]:
-    """Return how often scalars are read in a block."""
-    return Counter(
-        each.access.array
-        for each in relations_in(body)
-        if not each.is_write and not each.access.subscripts
-    )
-
-
-def _both(node: Node) -> tuple[set[str], set[str]]:
-    return read_in((node,)), written_in((node,))
 
 
 def _edges(
@@ -532,7 +436,7 @@ def _cells_set_first(body: tuple[Node, ...], tied: Tied) -> tuple[Node, ...]:
         for n in left:
             earlier = (m for m in left if m < n)
             if not any(cells[m][1] & cells[n][0] for m in left if m != n) and not any(
-                _conflict(touches[m], touches[n]) for m in earlier
+                conflict(touches[m], touches[n]) for m in earlier
             ):
                 break
         else:
@@ -556,10 +460,6 @@ def _cells(node: Node, tied: Tied) -> tuple[set[Access], set[Access]]:
 def _plain(node: Node, tied: Tied) -> tuple[set[str], set[str]]:
     """Return what else a node reads, and what it writes."""
     return read_in((node,)) - tied.carried, written_in((node,)) - tied.carried
-
-
-def _conflict(one: tuple[set[str], set[str]], other: tuple[set[str], set[str]]) -> bool:
-    return bool(one[1] & (other[0] | other[1]) or one[0] & other[1])
 
 
 def _may_precede(node: Node, other: Node, tied: Tied) -> bool:

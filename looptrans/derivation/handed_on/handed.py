@@ -79,11 +79,20 @@ def handed_on(program: Program) -> tuple[str, ...]:
     return tuple(a.name for a in program.arrays if handed(program, a) is not None)
 
 
+def has_own_cells(program: Program, array: Array) -> bool:
+    """Tell whether a listing makes an array of numbers itself, of an extent that is known."""
+    return (
+        array.role == "local"
+        and array.element == "float"
+        and array.rank > 0
+        and None not in array.shape
+        and creation_of(program, array.name) is not None
+    )
+
+
 def handed(program: Program, array: Array) -> Handed | None:
     """Return how iterations hand something on through an array, if they do."""
-    if array.role != "local" or array.element != "float" or not array.rank:
-        return None
-    if None in array.shape or creation_of(program, array.name) is None:
+    if not has_own_cells(program, array):
         return None
     sites = sites_of(program, array.name)
     for site in sites:

@@ -11,11 +11,11 @@ What an iteration keeps of a table is then no longer than the part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from looptrans.analysis.api import is_written_once
 from looptrans.analysis.kept_flow import flow_of
+from looptrans.derivation.handed_on.handed import has_own_cells
 from looptrans.derivation.handed_on.row_by_row import Table, along, row_exists, table_of
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
@@ -23,7 +23,7 @@ from looptrans.ir.affine import difference, is_same, total
 from looptrans.ir.condition import ALWAYS, Condition
 from looptrans.ir.creation import creation_of, first_value
 from looptrans.ir.index import Index, Int, Var, substitute, variables
-from looptrans.ir.program import Array, Assign, Declaration, If, Loop, Node, Program
+from looptrans.ir.program import Array, Assign, Declaration, If, Node, Program
 from looptrans.ir.ranges import ranges_by_name
 from looptrans.ir.rewrite import with_accesses
 from looptrans.ir.step import same_names
@@ -31,10 +31,16 @@ from looptrans.ir.value import Access, Const, Range, Read, Value
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import live_out
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
-from looptrans.transforms.editing.extents import extreme, is_never_negative
+from looptrans.transforms.editing.extents import is_never_negative, stays_at_least_0
 from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
-from looptrans.transforms.editing.tree import LoopPath, loops_around, replace_at, statements_in
+from looptrans.transforms.editing.tree import (
+    LoopPath,
+    in_loops,
+    loops_around,
+    replace_at,
+    statements_in,
+)
 
 
 def own_part(program: Program, name: str) -> DerivationStep:
@@ -155,7 +161,9 @@ class _Part:
             return False
         row = difference(site.access.indices[self.table.axis], self.table.base)
         ranges = ranges_by_name((*site.place.loops, *site.relation.generators))
-        return _is_row(program, row, self.table.rows, ranges)
+        rows = self.table.rows
+        room = (difference(row, rows.start), total(difference(rows.stop, row), -1))
+        return all(stays_at_least_0(program, end, ranges) for end in room)
 
 
 def _own(program: Program, array: Array) -> _Part | None:
@@ -163,9 +171,7 @@ def _own(program: Program, array: Array) -> _Part | None:
     table = table_of(program, array)
     if table is not None:
         return _part(program, table)
-    if array.role != "local" or array.element != "float" or None in array.shape:
-        return None
-    if creation_of(program, array.name) is None:
+    if not has_own_cells(program, array):
         return None
     for site in sites_of(program, array.name):
         if site.relation.is_write and not site.access.rank:
@@ -175,12 +181,6 @@ def _own(program: Program, array: Array) -> _Part | None:
                 if part is not None and part.is_looked_at(program):
                     return part
     return None
-
-
-def _is_row(program: Program, row: Index, rows: Range, ranges: Mapping[str, Range]) -> bool:
-    room = (difference(row, rows.start), total(difference(rows.stop, row), -1))
-    least = [extreme(end, ranges, "lowest") for end in room]
-    return all(end is not None and is_never_negative(program, end, {}) for end in least)
 
 
 def _part(program: Program, table: Table) -> _Part | None:
@@ -237,7 +237,7 @@ def _parted(program: Program, part: _Part) -> Program:
     if asked != ALWAYS:
         begun = begun if first is not None else (If(asked, begun),)
         kept = (If(asked, kept),)
-    body = (*_in_loops(loops, begun), *inside, *(_in_loops(loops, kept) if seen else ()))
+    body = (*in_loops(loops, *begun), *inside, *(in_loops(loops, *kept) if seen else ()))
     after = replace_at(program, path.position, (replace(path.loop, body=body),))
     created = creation_of(program, array.name)
     assert created is not None
@@ -283,9 +283,3 @@ def _cells(
             subscripts[n] = Var(loops[-1][0])
     whole = Access(table.array.name, tuple(subscripts))
     return part.moved(whole, name), whole, loops, asked
-
-
-def _in_loops(loops: list[tuple[str, Range]], body: tuple[Node, ...]) -> tuple[Node, ...]:
-    for name, bounds in reversed(loops):
-        body = (Loop(name, bounds, body),)
-    return body

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 from looptrans.algebra.positional.values import add, negative, summands
 from looptrans.analysis.kept_flow import flow_of
+from looptrans.derivation.handed_on.handed import has_own_cells
 from looptrans.derivation.one_loop.writing import done
 from looptrans.derivation.step import DerivationStep, NotDone
 from looptrans.ir.affine import difference, is_same, total
 from looptrans.ir.condition import ALWAYS, Condition, Relation, conjunction
-from looptrans.ir.creation import creation_of
 from looptrans.ir.index import Index, Int, Var, substitute, variables
 from looptrans.ir.program import Array, Assign, If, Loop, Node, Program
 from looptrans.ir.ranges import ranges_by_name
@@ -31,7 +31,7 @@ from looptrans.ir.value import Access, Generator, Range, Read, Reduce, Select, V
 from looptrans.ir.verdict import Certificate
 from looptrans.ir.walk import placed
 from looptrans.transforms.editing.accesses import AccessSite, sites_of
-from looptrans.transforms.editing.extents import extreme, is_never_negative
+from looptrans.transforms.editing.extents import is_never_negative, stays_at_least_0
 from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
 from looptrans.transforms.editing.tree import node_at, replace_at
@@ -113,9 +113,7 @@ class Table:
 
 def table_of(program: Program, array: Array) -> Table | None:
     """Return how a loop sets an array row by row, each looking at several set before."""
-    if array.role != "local" or array.element != "float" or not array.rank:
-        return None
-    if None in array.shape or creation_of(program, array.name) is None:
+    if not has_own_cells(program, array):
         return None
     sites = sites_of(program, array.name)
     for site in sites:
@@ -240,8 +238,7 @@ def _wide(
         for part in walk_value(body)
     )
     ends = (difference(bounds.start, rows.start), difference(rows.stop, bounds.stop))
-    least = [extreme(end, around, "lowest") for end in ends]
-    inside = all(end is not None and is_never_negative(program, end, {}) for end in least)
+    inside = all(stays_at_least_0(program, end, around) for end in ends)
     if not looks or bounds.step != 1 or not inside:
         return generator
     asked = [Relation("<=", bounds.start, Var(name)), Relation("<", Var(name), bounds.stop)]

@@ -42,6 +42,7 @@ from looptrans.transforms.editing.accesses import sites_of
 from looptrans.transforms.editing.any_products import with_any_products
 from looptrans.transforms.editing.finish import finished
 from looptrans.transforms.editing.naming import fresh_label, fresh_name
+from looptrans.transforms.editing.tree import in_loops
 from looptrans.transforms.judging.check import check_storage
 
 Position = tuple[int, ...]
@@ -280,7 +281,7 @@ class _Stating:
             assert end is not None
             inside = conjunction(Relation(">=", at, Int(0)), Relation("<", at, end))
             node = If(inside, (node,))
-        return _in_loops(loops, node)
+        return [*in_loops(loops, node)]
 
     def _moved_on(self) -> list[Node]:
         """Return that the next state is the state now, and that the one before, where it is made.
@@ -295,9 +296,9 @@ class _Stating:
             self._copy(Access(to, own), Read(Access(of, own)))
             for of, to in reversed(list(pairwise(both)))
         ]
-        return _in_loops(loops, *copies)
+        return [*in_loops(loops, *copies)]
 
-    def _cells(self) -> tuple[set[str], tuple[Index, ...], list[tuple[str, Index]]]:
+    def _cells(self) -> tuple[set[str], tuple[Index, ...], list[tuple[str, Range]]]:
         """Return the variables around the loop, the cells of a state, and the loops over these."""
         loop = self.found.loop.position
         site = next(
@@ -310,7 +311,7 @@ class _Stating:
         around = {each.variable for at, each in loops_around if len(at) < len(loop)}
         shape = self.found.without_time(self.found.array.extents)
         own: list[Index] = []
-        loops: list[tuple[str, Index]] = []
+        loops: list[tuple[str, Range]] = []
         names: list[str] = []
         for index, extent in zip(self.found.without_time(write), shape, strict=True):
             if set(variables(index)) <= around:
@@ -319,7 +320,7 @@ class _Stating:
             like = variables(index)[0]
             names.append(fresh_name(self.program, like, names))
             own.append(Var(names[-1]))
-            loops.append((names[-1], extent))
+            loops.append((names[-1], Range(Int(0), extent)))
         return around, tuple(own), loops
 
     def _copy(self, target: Access, value: Value) -> Assign:
@@ -358,9 +359,3 @@ class _Stating:
         if not back and self.names.following is not None:
             name = self.names.following
         return Access(name, self.found.without_time(access.indices))
-
-
-def _in_loops(loops: list[tuple[str, Index]], *body: Node) -> list[Node]:
-    for name, extent in reversed(loops):
-        body = (Loop(name, Range(Int(0), extent), body),)
-    return [*body]

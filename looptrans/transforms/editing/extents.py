@@ -252,6 +252,18 @@ def is_never_negative(program: Program, index: Index, ranges: Ranges) -> bool:
     )
 
 
+def stays_at_least_0(program: Program, index: Index, ranges: Ranges) -> bool:
+    """Tell whether an index expression is at least 0 in every iteration, by its lowest value.
+
+    Args:
+        program: The program; the extents of its arrays are not negative.
+        index: The expression.
+        ranges: The range of each loop variable.
+    """
+    lowest = extreme(index, ranges, "lowest")
+    return lowest is not None and is_never_negative(program, lowest, {})
+
+
 def is_within(program: Program, least: Index, extent: Index) -> bool:
     """Tell whether an extent is surely so large, by sizes or by a contract: H == G * R, F > 512.
 

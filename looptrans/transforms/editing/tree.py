@@ -14,7 +14,7 @@ into its `else`, and a 0 means the guard's condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -158,6 +158,13 @@ def statements_in(body: tuple[Node, ...]) -> tuple[str, ...]:
 
 
 # Positions
+
+
+def in_loops(loops: Iterable[tuple[str, Range]], *body: Node) -> tuple[Node, ...]:
+    """Return a body in loops, each a variable and its range, the outermost first."""
+    for name, bounds in reversed([*loops]):
+        body = (Loop(name, bounds, body),)
+    return body
 
 
 def node_at(program: Program, position: Position) -> Node:
